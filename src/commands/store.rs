@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::cli::shared::JsonFlag;
 use crate::cli::time::span;
 use crate::commands::{put_json, when};
-use crate::contract::clock::{Clock as _, SystemClock, uptime_ms};
+use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::record::{Owner, SuspensionStatus};
 use crate::contract::storage::{ProgramStore, PrunePlace, SharedStore, SuspensionFilter};
@@ -291,7 +291,7 @@ async fn move_aside(target: &Path, own: &Owner, now: u64) -> Result<Option<PathB
     if let Ok(store) = Store::open(target) {
         for run in store.unfinished_runs().await.unwrap_or_default() {
             if let Ok(Some(lease)) = store.lease(&run.thread_id).await
-                && lease.is_in_use(uptime_ms(), store.presence().liveness(&lease.owner))
+                && lease.is_in_use(store.presence().liveness(&lease.owner))
             {
                 let (process, thread) = (lease.owner.name_for(own), run.thread_id);
                 store.close().await;

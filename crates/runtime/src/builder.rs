@@ -10,7 +10,7 @@ use super::resolve::resolve;
 use super::tasks::Tasks;
 use super::windows::Windows;
 use super::{AgentRuntime, GrantLoader, LeftoverHandler, RuntimeCore, lease};
-use aye_core::contract::clock::{Clock, SystemClock};
+use aye_core::contract::clock::Clock;
 use aye_core::contract::executor::LlmExecutor;
 use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::Owner;
@@ -273,7 +273,7 @@ impl AgentRuntimeBuilder {
         self
     }
 
-    /// Takes the time from here; without it from the machine.
+    /// Takes the time from here; without it from the store.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
@@ -363,7 +363,7 @@ impl AgentRuntimeBuilder {
         let announced = presence.announce(self.owner.unwrap_or_else(Owner::of_this_process));
         #[cfg(test)]
         let announced = if self.is_dead { crate::tests::dead(announced) } else { announced };
-        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let clock = self.clock.unwrap_or_else(|| store.clock());
         let are_profiles_stored = self.profiles.is_none();
         let profiles = match self.profiles {
             Some(profiles) => profiles,

@@ -1,7 +1,7 @@
 //! The lease of an active driver, renewed until dropped.
 //!
-//! A lease expires at a point of the clock that counts since the boot unless it is renewed before. Another process can then
-//! acquire the thread, even from an owner that is alive but was stopped or starved. Such an owner notices it at its
+//! A lease expires after its length unless it is renewed before, which its owner counts by the clock since the boot, from
+//! before it asked the store. Another process can then acquire the thread, even from an owner that is alive but was stopped or starved. Such an owner notices it at its
 //! next write, which fails, at its next renewal, and before each start of a tool, which needs enough time left.
 
 use std::sync::Arc;
@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::RuntimeCore;
 use super::request::RuntimeError;
+use aye_core::contract::clock::in_ms;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::Fence;
-use aye_core::contract::storage::{StoreError, Term};
+use aye_core::contract::storage::StoreError;
 use aye_core::contract::tool::LeaseEnd;
 
 /// The default length of a lease.
@@ -46,20 +47,10 @@ impl Drop for LeaseGuard {
     }
 }
 
-fn ms(length: Duration) -> u64 {
-    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Returns the term of a lease that starts now.
-pub(super) fn term(shared: &RuntimeCore) -> Term {
-    let now = shared.clock.uptime_ms();
-    Term { now, until: Some(now.saturating_add(ms(shared.lease))) }
-}
-
 impl LeaseGuard {
-    /// Keeps up a lease that was just taken.
-    pub(super) fn new(shared: Arc<RuntimeCore>, fence: Fence, term: Term) -> Self {
-        let until = watch::Sender::new(term.until.unwrap_or(u64::MAX));
+    /// Keeps up a lease that was requested at that point of the clock.
+    pub(super) fn new(shared: Arc<RuntimeCore>, fence: Fence, requested: u64) -> Self {
+        let until = watch::Sender::new(requested.saturating_add(in_ms(shared.lease)));
         let (lost, released) = (CancellationToken::new(), AtomicBool::new(false));
         let lease = Arc::new(Lease { shared, fence, until, lost, released });
         let kept = Arc::clone(&lease);
@@ -108,9 +99,10 @@ impl Lease {
     async fn renew(&self) -> Result<bool, StoreError> {
         // The clock is read before the request to the store: however long the request takes, a confirmed
         // lease lasts at least until then.
-        let until = self.shared.clock.uptime_ms().saturating_add(ms(self.shared.lease));
-        let held = self.shared.store.renew(&self.fence, until).await?;
-        if held {
+        let requested = self.shared.clock.uptime_ms();
+        let left = self.shared.store.renew(&self.fence, self.shared.lease).await?;
+        if let Some(left) = left {
+            let until = requested.saturating_add(in_ms(left));
             self.until.send_if_modified(|known| {
                 let is_later = until > *known;
                 *known = until.max(*known);
@@ -119,20 +111,20 @@ impl Lease {
         } else {
             self.lost.cancel();
         }
-        Ok(held)
+        Ok(left.is_some())
     }
 
     /// Returns the time until which something that was started under the lease may run. What ends then has the rest of the
     /// lease to end in.
     pub(super) fn end(&self) -> LeaseEnd {
-        LeaseEnd::new(self.until.subscribe(), ms(self.shared.lease) / 10)
+        LeaseEnd::new(self.until.subscribe(), in_ms(self.shared.lease) / 10)
     }
 
     /// Ensures that the lease lasts long enough to start something under it. Returns the time after which
     /// that must no longer be started.
     pub(super) async fn confirm(&self) -> Result<u64, RuntimeError> {
         let fenced = || RuntimeError::Fenced { thread_id: self.thread_id().clone() };
-        let length = ms(self.shared.lease);
+        let length = in_ms(self.shared.lease);
         for _ in 0..TRIES {
             let until = *self.until.borrow();
             let left = until.saturating_sub(self.shared.clock.uptime_ms());

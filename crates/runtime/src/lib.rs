@@ -598,12 +598,12 @@ impl AgentRuntime {
 
     async fn acquire(&self, thread_id: &ThreadId) -> Result<LeaseGuard, RuntimeError> {
         let shared = &self.inner.shared;
-        let term = lease::term(shared);
+        let requested = shared.clock.uptime_ms();
         shared
             .store
-            .acquire(thread_id, &shared.owner, term)
+            .acquire(thread_id, &shared.owner, Some(shared.lease))
             .await
-            .map(|fence| LeaseGuard::new(Arc::clone(shared), fence, term))
+            .map(|fence| LeaseGuard::new(Arc::clone(shared), fence, requested))
             .map_err(|e| match e {
                 AcquireError::Busy { owner } => RuntimeError::ThreadAlreadyRunning {
                     thread_id: thread_id.clone(),
@@ -699,8 +699,7 @@ impl AgentRuntime {
     /// expired.
     pub fn is_kept_out_by(&self, lease: &LeaseRecord) -> bool {
         let shared = &self.inner.shared;
-        lease.owner.token != shared.owner.token
-            && lease.holds(shared.clock.uptime_ms(), shared.liveness(&lease.owner))
+        lease.owner.token != shared.owner.token && lease.holds(shared.liveness(&lease.owner))
     }
 
     /// This process as the owner of threads.
@@ -711,12 +710,6 @@ impl AgentRuntime {
     /// Returns whether the process of an owner is alive.
     pub fn liveness(&self, owner: &Owner) -> Liveness {
         self.inner.shared.liveness(owner)
-    }
-
-    /// Returns the remaining time of a lease unless it is renewed; `None` means as long as its owner lives.
-    pub fn time_left(&self, lease: &LeaseRecord) -> Option<Duration> {
-        let until = lease.until?;
-        Some(Duration::from_millis(until.saturating_sub(self.inner.shared.clock.uptime_ms())))
     }
 
     /// Returns how long it is until a moment in Unix milliseconds, by this process's clock; zero once it has passed.
@@ -737,7 +730,7 @@ impl AgentRuntime {
     pub async fn driven_elsewhere(&self, thread_id: &ThreadId) -> Result<Option<Duration>, StoreError> {
         let lease =
             self.inner.shared.store.lease(thread_id).await?.filter(|lease| self.is_kept_out_by(lease));
-        Ok(lease.map(|lease| self.time_left(&lease).unwrap_or(Duration::MAX)))
+        Ok(lease.map(|lease| lease.left.unwrap_or(Duration::MAX)))
     }
 }
 

@@ -6,10 +6,10 @@ use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::ids::CallId;
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::record::{
-    AttemptId, Checkpoint, ExecutionStart, Fence, IntentRecord, OpenIntent, OutcomeKind, OutcomeRecord,
-    Owner, RunRecord, SuspensionRecord, SuspensionStatus,
+    AttemptId, Checkpoint, ExecutionStart, Fence, IntentRecord, LeaseRecord, OpenIntent, OutcomeKind,
+    OutcomeRecord, Owner, RunRecord, SuspensionRecord, SuspensionStatus,
 };
-use aye_core::contract::storage::{AcquireError, StoreError, SuspensionFilter, Term, ThreadRunStore};
+use aye_core::contract::storage::{AcquireError, StoreError, SuspensionFilter, ThreadRunStore};
 use aye_core::contract::suspension::{ResumeDecisionAction, SuspendTicket, ToolCallResume};
 use aye_core::contract::tool::ToolClass;
 use aye_core::run::{CallState, Fact};
@@ -26,13 +26,17 @@ use aye_core::run::{CallState, Fact};
 pub async fn mark_unknown(store: &dyn ThreadRunStore, owner: &Owner, now_ms: u64) -> Result<u64, StoreError> {
     let mut marked = 0;
     for run in store.unfinished_runs().await? {
-        // Every lease from before the backup is over by then.
-        let term = Term { now: u64::MAX, until: None };
-        let fence = match store.acquire(&run.thread_id, owner, term).await {
+        // A lease from before the backup is nobody's.
+        if let Some(LeaseRecord { owner, epoch, .. }) = store.lease(&run.thread_id).await? {
+            let fence = Fence { thread_id: run.thread_id.clone(), epoch, token: owner.token };
+            store.release(&fence).await?;
+        }
+        let fence = match store.acquire(&run.thread_id, owner, None).await {
             Ok(fence) => fence,
             Err(AcquireError::Store(error)) => return Err(error),
-            // No owner from before the backup is alive.
-            Err(AcquireError::Busy { .. }) => continue,
+            Err(AcquireError::Busy { owner }) => {
+                return Err(StoreError::Owned { thread: run.thread_id, owner: Box::new(owner) });
+            }
         };
         let result = mark(store, run, owner, &fence, now_ms).await;
         store.release(&fence).await?;

@@ -14,6 +14,7 @@ use super::{
     OpenError, SqlFailure, Store, StoreError, change_feed, failpoint, group_commit, log_mark, no_sync, place,
     rows,
 };
+use aye_core::contract::clock::SystemClock;
 use aye_core::contract::presence::{LocalPresence, Presence};
 
 /// A log that is shorter is left as it is at the end. Reading it again takes less than a millisecond.
@@ -58,7 +59,7 @@ impl Store {
             None => Arc::new(LocalPresence::default()),
         };
         let file = path.map(|path| Arc::new(place::OpenFile::at(path)));
-        Ok(Self { jobs, file, notifier, presence })
+        Ok(Self { jobs, file, notifier, presence, clock: Arc::new(SystemClock) })
     }
 
     pub(super) async fn end(&self, keep_short_log: bool) {

@@ -83,6 +83,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use aye_core::contract::clock::Clock;
 use aye_core::contract::presence::Presence;
 pub use aye_core::contract::program_store::{
     CopyPart, ExportPart, ForkAt, InboxFilter, JobFilter, JobLookup, Match, MessageSelection, OutboxOutcome,
@@ -90,7 +91,7 @@ pub use aye_core::contract::program_store::{
     ThreadCopy, ThreadCopyFile, ThreadExport, ThreadLookup, ThreadRest, ThreadView, push_key,
 };
 pub use aye_core::contract::storage::{
-    AcquireError, AuditFilter, ChangeKind, Portion, Slice, StoreChange, StoreError, SuspensionFilter, Term,
+    AcquireError, AuditFilter, ChangeKind, Portion, Slice, StoreChange, StoreError, SuspensionFilter,
     ThreadRunStore, ThreadTail,
 };
 pub use aye_core::failpoint;
@@ -117,6 +118,7 @@ pub struct Store {
     file: Option<Arc<place::OpenFile>>,
     notifier: change_feed::ChangeNotifier,
     presence: Arc<dyn Presence>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Store {
@@ -135,7 +137,19 @@ impl Store {
     pub fn opened_again(&self) -> Result<Self, StoreError> {
         let why = "a store in memory has one handle; use InMemoryStore or a store in a file";
         let path = self.path().ok_or_else(|| StoreError::Unopened(why.to_owned()))?;
-        Self::open(path).map_err(|error| StoreError::Unopened(error.to_string()))
+        let again = Self::open(path).map_err(|error| StoreError::Unopened(error.to_string()))?;
+        Ok(again.with_clock(self.clock()))
+    }
+
+    /// Counts by another clock than the machine's.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Returns the clock that every time in this store comes from: the machine's.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
     }
 
     fn open_with(path: &Path, busy: Duration) -> Result<Self, OpenError> {

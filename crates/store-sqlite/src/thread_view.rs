@@ -6,6 +6,7 @@ use super::{
     MessageSelection, SqlFailure, Store, StoreError, ThreadView, children, commands, journal, leases,
     mailbox, runs, summaries, threads,
 };
+use aye_core::contract::clock::Clock;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::SuspensionStatus;
@@ -34,13 +35,14 @@ impl Store {
         thread: &ThreadId,
         part: MessageSelection,
     ) -> Result<Option<ThreadView>, StoreError> {
-        let id = thread.clone();
-        self.read(move |conn| of_thread(conn, &id, part)).await
+        let (id, clock) = (thread.clone(), self.clock());
+        self.read(move |conn| of_thread(conn, &*clock, &id, part)).await
     }
 }
 
 pub(super) fn of_thread(
     conn: &Connection,
+    clock: &dyn Clock,
     id: &ThreadId,
     part: MessageSelection,
 ) -> Result<Option<ThreadView>, SqlFailure> {
@@ -64,7 +66,7 @@ pub(super) fn of_thread(
     };
     Ok(Some(ThreadView {
         total,
-        lease: leases::lease_of(conn, id)?,
+        lease: leases::lease_of(conn, clock, id)?,
         messages,
         waiting: children::questions_below(conn, id, SuspensionStatus::Open, false)?,
         decided,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -11,7 +12,7 @@ use serde_json::Value;
 use super::{ChangeSubscription, FileStore, Mailbox, Store};
 use aye_core::contract::audit::AuditRow;
 use aye_core::contract::child::{ChildRecord, TaskRecord};
-use aye_core::contract::clock::Clock;
+use aye_core::contract::clock::{Clock, SystemClock};
 use aye_core::contract::command::{CommandEnd, CommandNews, CommandRecord, CommandReport};
 use aye_core::contract::ids::{JobId, RunId, SuspensionId, ThreadId};
 use aye_core::contract::image::ImageRef;
@@ -30,7 +31,7 @@ use aye_core::contract::record::{
 use aye_core::contract::storage::{
     AcquireError, AuditFilter, AuditStore, ChangeFeed, ChildStore, CommandStore, DecisionStore, GrantStore,
     LeaseStore, MailboxStore, Portion, QueueStore, RunStore, Slice, StorageError, StoreChange, StoreError,
-    SuspensionFilter, Term, ThreadRunStore, ThreadStore, ThreadTail,
+    SuspensionFilter, ThreadRunStore, ThreadStore, ThreadTail,
 };
 use aye_core::contract::summary::SummaryRecord;
 use aye_core::contract::suspension::Actor;
@@ -187,14 +188,14 @@ macro_rules! whole {
                     &self,
                     thread: &ThreadId,
                     owner: &Owner,
-                    term: Term,
+                    length: Option<Duration>,
                 ) -> Result<Fence, AcquireError> {
                     let store = self.opened()?;
-                    Store::acquire(&*store, thread, owner, term, store.liveness()).await
+                    Store::acquire(&*store, thread, owner, length, store.liveness()).await
                 }
 
-                async fn renew(&self, fence: &Fence, until: u64) -> Done<bool> {
-                    Store::renew(&*self.opened()?, fence, until).await
+                async fn renew(&self, fence: &Fence, length: Duration) -> Done<Option<Duration>> {
+                    Store::renew(&*self.opened()?, fence, length).await
                 }
 
                 async fn release(&self, fence: &Fence) -> Done<()> {
@@ -234,6 +235,11 @@ macro_rules! whole {
                 ) -> Done<bool> {
                     let store = self.opened()?;
                     Store::delete_thread(&*store, thread, own, store.liveness(), (actor, now_ms)).await
+                }
+
+                fn clock(&self) -> Arc<dyn Clock> {
+                    // A store that cannot be opened has no times.
+                    self.opened().map_or_else(|_| Arc::new(SystemClock) as Arc<dyn Clock>, |store| store.clock())
                 }
 
                 fn mailboxes(&self) -> Done<Arc<dyn MailboxStore>> {

@@ -1,6 +1,7 @@
 //! Maintenance: backups, permanent deletion, pruning, shrinking.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::{Connection, Transaction};
 
@@ -10,7 +11,7 @@ use super::{
     transact,
 };
 use aye_core::contract::audit_entry::AuditEntry;
-use aye_core::contract::clock::uptime_ms;
+use aye_core::contract::clock::Clock;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::message::Message;
 use aye_core::contract::presence::Liveness;
@@ -58,7 +59,8 @@ impl Store {
         (actor, now_ms): (Actor, u64),
     ) -> Result<bool, StoreError> {
         let (id, me) = (id.clone(), me.clone());
-        self.overwrite(move |tx| Ok(!delete(tx, &[id], &me, &alive, &actor, now_ms)?.is_empty())).await
+        let users = Users { me, alive, clock: self.clock() };
+        self.overwrite(move |tx| Ok(!delete(tx, &[id], &users, &actor, now_ms)?.is_empty())).await
     }
 
     /// Writes like [`Store::write`], and overwrites in the file what the work deletes.
@@ -88,18 +90,17 @@ impl Store {
         alive: impl Fn(&Owner) -> Liveness + Send + 'static,
         (actor, now_ms): (Actor, u64),
     ) -> Result<Pruned, StoreError> {
-        let me = me.clone();
+        let users = Users { me: me.clone(), alive, clock: self.clock() };
         let before = before.map_or(i64::MAX, int);
         self.overwrite(move |tx| {
             let (found, next) = prunable(tx, before, from)?;
             let mut free = Vec::new();
             for id in found {
-                let lease = leases::lease_of(tx, &id)?;
-                if lease.is_none_or(|lease| !lease.is_in_use(uptime_ms(), alive(&lease.owner))) {
+                if users.user_of(tx, &id)?.is_none() {
                     free.push(id);
                 }
             }
-            let threads = delete(tx, &free, &me, &alive, &actor, now_ms)?;
+            let threads = delete(tx, &free, &users, &actor, now_ms)?;
             Ok(Pruned { threads, next })
         })
         .await
@@ -217,22 +218,33 @@ fn prunable(
     Ok((found, next))
 }
 
+/// Who may use a thread.
+struct Users<F> {
+    me: Owner,
+    alive: F,
+    clock: Arc<dyn Clock>,
+}
+
+impl<F: Fn(&Owner) -> Liveness> Users<F> {
+    /// The process that has the lease of a thread and may still use the thread.
+    fn user_of(&self, conn: &Connection, thread: &ThreadId) -> Result<Option<Owner>, SqlFailure> {
+        let lease = leases::lease_of(conn, &*self.clock, thread)?;
+        Ok(lease.filter(|lease| lease.is_in_use((self.alive)(&lease.owner))).map(|lease| lease.owner))
+    }
+}
+
 /// Deletes threads with all below them. Gives those that were there.
 fn delete(
     tx: &Transaction<'_>,
     ids: &[ThreadId],
-    me: &Owner,
-    alive: &impl Fn(&Owner) -> Liveness,
+    users: &Users<impl Fn(&Owner) -> Liveness>,
     actor: &Actor,
     now_ms: u64,
 ) -> Result<Vec<ThreadId>, SqlFailure> {
     let mut all = Vec::new();
     for id in ids {
-        if let Some(lease) = leases::lease_of(tx, id)?
-            && lease.owner.token != me.token
-            && lease.is_in_use(uptime_ms(), alive(&lease.owner))
-        {
-            return Err(StoreError::Owned { thread: id.clone(), owner: Box::new(lease.owner) }.into());
+        if let Some(owner) = users.user_of(tx, id)?.filter(|owner| owner.token != users.me.token) {
+            return Err(StoreError::Owned { thread: id.clone(), owner: Box::new(owner) }.into());
         }
         all.extend(children::below(tx, id, false)?);
         all.push(id.clone());

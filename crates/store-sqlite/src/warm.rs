@@ -6,9 +6,10 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::open::APPLICATION_ID;
 use super::{
-    MessageSelection, SqlFailure, Store, Term, children, journal, leases, prompts, runs, summaries,
-    thread_view, threads,
+    MessageSelection, SqlFailure, Store, children, journal, leases, prompts, runs, summaries, thread_view,
+    threads,
 };
+use aye_core::contract::clock::SystemClock;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::message::Message;
 use aye_core::contract::presence::Liveness;
@@ -51,7 +52,7 @@ fn warm_up(conn: &Connection) -> Result<(), SqlFailure> {
     prompts::remember(conn, b"", "rehearsal")?;
     threads::one(conn, &id)?;
     threads::add(conn, &thread)?;
-    let Ok(fence) = leases::take(conn, id.clone(), me, Term::ENDLESS, |_| Liveness::No)? else {
+    let Ok(fence) = leases::take(conn, &SystemClock, id.clone(), me, None, |_| Liveness::No)? else {
         return Ok(());
     };
     runs::latest(conn, &id)?;
@@ -59,7 +60,7 @@ fn warm_up(conn: &Connection) -> Result<(), SqlFailure> {
     threads::tail(conn, &id, None)?;
     children::one(conn, &id)?;
     summaries::newest(conn, &id, 0)?;
-    thread_view::of_thread(conn, &id, MessageSelection::Behind(0))?;
+    thread_view::of_thread(conn, &SystemClock, &id, MessageSelection::Behind(0))?;
     let messages = vec![Message::user("rehearsal")];
     journal::write_checkpoint(conn, &Checkpoint { messages, ..Checkpoint::new(fence, run) })
 }

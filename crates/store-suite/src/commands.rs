@@ -5,12 +5,12 @@ use aye_core::contract::command::{CommandEnd, CommandReport};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::{AttemptId, Owner};
-use aye_core::contract::storage::{Term, ThreadRunStore};
+use aye_core::contract::storage::ThreadRunStore;
 
 /// A store with a run whose call `c1` runs.
 pub async fn running(store: &dyn ThreadRunStore) -> AttemptId {
     store.ensure_thread(thread("t1")).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), None).await.unwrap();
     let run = run("r1", "t1", RunStatus::Running);
     store.begin(begin(&fence, &run, "c1", 1, None)).await.unwrap();
     attempt("r1", "c1", 1)

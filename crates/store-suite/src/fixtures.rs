@@ -8,7 +8,7 @@ use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::message::Message;
 use aye_core::contract::presence::Announced;
 use aye_core::contract::record::*;
-use aye_core::contract::storage::{Term, ThreadRunStore};
+use aye_core::contract::storage::ThreadRunStore;
 use aye_core::contract::suspension::{
     ACTION_PERMISSION, Actor, Answer, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension,
     ToolCallResume, ToolCallResumeMode,
@@ -133,7 +133,7 @@ pub async fn waiting_of(
     expires_at: Option<u64>,
 ) -> (Fence, RunRecord) {
     store.ensure_thread(thread("t1")).await.unwrap();
-    let fence = store.acquire(&"t1".into(), owner, Term::ENDLESS).await.unwrap();
+    let fence = store.acquire(&"t1".into(), owner, None).await.unwrap();
     let run = run("r1", "t1", RunStatus::Waiting);
     let opened = vec![question("q1", &run, "c1", expires_at)];
     let messages = vec![Message::user("what time is it?")];
@@ -147,7 +147,7 @@ pub fn announced(store: &dyn ThreadRunStore, token: &str) -> Announced {
 }
 
 pub async fn acquired(store: &dyn ThreadRunStore, thread: &str, owner: &Owner) -> Fence {
-    store.acquire(&thread.into(), owner, Term::ENDLESS).await.unwrap()
+    store.acquire(&thread.into(), owner, None).await.unwrap()
 }
 
 pub async fn status(store: &dyn ThreadRunStore, id: &str) -> SuspensionStatus {

@@ -7,9 +7,8 @@ use serde_json::json;
 use super::fixtures::*;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::message::Message;
-use aye_core::contract::presence::Liveness;
 use aye_core::contract::record::*;
-use aye_core::contract::storage::{AcquireError, ChangeKind, StoreError, Term, ThreadRunStore};
+use aye_core::contract::storage::{AcquireError, ChangeKind, StoreError, ThreadRunStore};
 
 pub async fn a_checkpoint_is_all_or_nothing(store: &dyn ThreadRunStore) {
     let (fence, run) = waiting(store, None).await;
@@ -116,7 +115,7 @@ pub async fn intents_stay_pending_until_their_outcome(store: &dyn ThreadRunStore
 pub async fn foreign_rows_are_refused(store: &dyn ThreadRunStore) {
     let (fence, mine) = waiting(store, None).await;
     store.ensure_thread(thread("t2")).await.unwrap();
-    let fence2 = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS).await.unwrap();
+    let fence2 = store.acquire(&"t2".into(), &owner("me"), None).await.unwrap();
     let theirs = run("r2", "t2", RunStatus::Running);
     let misplaced = [
         store.checkpoint(checkpoint(&fence, &theirs)).await,
@@ -138,72 +137,13 @@ pub async fn foreign_rows_are_refused(store: &dyn ThreadRunStore) {
     assert_eq!(status(store, "q1").await, SuspensionStatus::Open);
 }
 
-pub async fn an_expired_lease_is_taken_over_from_a_living_owner(store: &dyn ThreadRunStore) {
-    let (me, you) = (announced(store, "me"), announced(store, "you"));
-    let (_, run) = waiting_of(store, &me.owner, None).await;
-    let t1 = || "t1".into();
-    let until = |now, until| Term { now, until: Some(until) };
-    let mine = store.acquire(&t1(), &me.owner, until(0, 100)).await.unwrap();
-    store.begin(begin(&mine, &run, "c2", 1, None)).await.unwrap();
-    let busy = store.acquire(&t1(), &you.owner, until(99, 199)).await.unwrap_err();
-    assert!(matches!(busy, AcquireError::Busy { .. }), "{busy}");
-    assert!(store.renew(&mine, 200).await.unwrap());
-    assert!(store.renew(&mine, 150).await.unwrap());
-    assert_eq!(store.lease(&t1()).await.unwrap().unwrap().until, Some(200), "it does not get shorter");
-    assert!(store.acquire(&t1(), &you.owner, until(199, 299)).await.is_err());
-    let yours = store.acquire(&t1(), &you.owner, until(200, 300)).await.unwrap();
-    let held = LeaseRecord { owner: you.owner.clone(), epoch: yours.epoch, until: Some(300) };
-    assert_eq!(store.lease(&t1()).await.unwrap(), Some(held.clone()));
-
-    assert!(!store.renew(&mine, 900).await.unwrap());
-    assert!(matches!(store.checkpoint(checkpoint(&mine, &run)).await, Err(StoreError::Fenced { .. })));
-    let late = store.append_output(&mine, &attempt("r1", "c2", 1), "late".into()).await;
-    assert!(matches!(late, Err(StoreError::Fenced { .. })));
-    assert_eq!(store.lease(&t1()).await.unwrap(), Some(held));
-    // A dead owner's expiry does not matter, and an owner without expiry keeps it while its process lives.
-    drop(you);
-    let mine = store.acquire(&t1(), &me.owner, Term::ENDLESS).await.unwrap();
-    assert!(store.renew(&mine, 10).await.unwrap());
-    assert!(store.acquire(&t1(), &owner("other"), until(u64::MAX, u64::MAX)).await.is_err());
-    store.release(&mine).await.unwrap();
-    assert_eq!(store.lease(&t1()).await.unwrap(), None);
-}
-
-pub async fn a_lease_of_an_owner_that_nobody_knows_lasts_until_its_end(store: &dyn ThreadRunStore) {
-    waiting(store, None).await;
-    let mut now = 0;
-    let mut acquire = async |token: &str, later: u64, until: Option<u64>| {
-        now += later;
-        let term = Term { now, until: until.map(|length| now + length) };
-        store.acquire(&"t1".into(), &owner(token), term).await
-    };
-    acquire("me", 0, None).await.unwrap();
-    let kept = acquire("you", 0, Some(100)).await.expect("a lease without an end would last for ever");
-    let busy = acquire("me", 99, Some(100)).await.unwrap_err();
-    assert!(matches!(&busy, AcquireError::Busy { owner } if owner.token == "you"), "{busy}");
-    assert!(acquire("me", 1, Some(100)).await.unwrap().epoch > kept.epoch);
-}
-
-#[allow(clippy::unused_async, reason = "each test of the suite is awaited")]
-pub async fn an_owner_is_alive_until_its_sign_is_gone(store: &dyn ThreadRunStore) {
-    let presence = store.presence();
-    assert_eq!(presence.liveness(&owner("stranger")), Liveness::Unknown, "as in rows of earlier versions");
-    let announced = presence.announce(owner("me"));
-    let me = announced.owner.clone();
-    assert_eq!((me.token.as_str(), me.pid), ("me", 7));
-    assert_eq!(store.presence().liveness(&me), Liveness::Yes);
-    assert_eq!(store.handle().unwrap().presence().liveness(&me), Liveness::Yes);
-    drop(announced);
-    assert_eq!(presence.liveness(&me), Liveness::No);
-}
-
 pub async fn a_paused_owner_writes_nothing_after_losing_its_lease(store: &dyn ThreadRunStore) {
     let me = announced(store, "me");
     let (old, run) = waiting_of(store, &me.owner, None).await;
-    let busy = store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS).await.unwrap_err();
+    let busy = store.acquire(&"t1".into(), &owner("you"), None).await.unwrap_err();
     assert!(matches!(&busy, AcquireError::Busy { owner } if owner.token == "me"), "{busy}");
     drop(me);
-    let new = store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS).await.unwrap();
+    let new = store.acquire(&"t1".into(), &owner("you"), None).await.unwrap();
     assert!(new.epoch > old.epoch);
     assert_eq!(store.lease(&"t1".into()).await.unwrap().map(|lease| lease.owner), Some(owner("you")));
     let late = Checkpoint { messages: vec![Message::user("late")], ..checkpoint(&old, &run) };
@@ -215,11 +155,11 @@ pub async fn a_paused_owner_writes_nothing_after_losing_its_lease(store: &dyn Th
 
     store.release(&new).await.unwrap();
     assert!(matches!(store.checkpoint(checkpoint(&new, &run)).await, Err(StoreError::Fenced { .. })));
-    let third = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS).await.unwrap();
-    let fourth = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS).await.unwrap();
+    let third = store.acquire(&"t1".into(), &owner("me"), None).await.unwrap();
+    let fourth = store.acquire(&"t1".into(), &owner("me"), None).await.unwrap();
     assert!(fourth.epoch > third.epoch && third.epoch > new.epoch);
     assert!(matches!(store.checkpoint(checkpoint(&third, &run)).await, Err(StoreError::Fenced { .. })));
-    let none = store.acquire(&"t9".into(), &owner("me"), Term::ENDLESS).await.unwrap_err();
+    let none = store.acquire(&"t9".into(), &owner("me"), None).await.unwrap_err();
     assert!(matches!(none, AcquireError::Store(StoreError::NoThread(_))), "{none}");
 }
 
@@ -237,6 +177,6 @@ pub async fn the_last_write_of_a_run_releases_the_lease(store: &dyn ThreadRunSto
     assert!(matches!(store.checkpoint(end).await, Err(StoreError::Fenced { .. })));
     // Those who wait for the thread are notified.
     while watch.next().await.kind != ChangeKind::Owner {}
-    let next = store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS).await.unwrap();
+    let next = store.acquire(&"t1".into(), &owner("you"), None).await.unwrap();
     assert!(next.epoch > fence.epoch);
 }

@@ -9,6 +9,7 @@ pub mod decisions;
 pub mod fixtures;
 pub mod journal;
 pub mod kept;
+pub mod leases;
 pub mod lists;
 pub mod mailbox;
 pub mod profile;
@@ -19,13 +20,54 @@ pub mod workers;
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use async_trait::async_trait;
+
+use aye_core::contract::clock::{Clock, in_ms};
 use aye_core::contract::program_store::ProgramStore;
 use aye_core::contract::storage::ThreadRunStore;
+
+/// The time that a store counts by. Tests let it pass.
+#[async_trait]
+pub trait TestTime: Send + Sync {
+    async fn pass(&self, time: Duration);
+}
+
+/// A clock for stores that take one. It stands still unless a test lets time pass.
+#[derive(Default)]
+pub struct TestClock {
+    passed: AtomicU64,
+}
+
+impl TestClock {
+    fn after(&self, start: u64) -> u64 {
+        start + self.passed.load(Ordering::SeqCst)
+    }
+}
+
+impl Clock for TestClock {
+    fn now_ms(&self) -> u64 {
+        self.after(1_700_000_000_000)
+    }
+
+    fn uptime_ms(&self) -> u64 {
+        self.after(5000)
+    }
+}
+
+#[async_trait]
+impl TestTime for TestClock {
+    async fn pass(&self, time: Duration) {
+        self.passed.fetch_add(in_ms(time), Ordering::SeqCst);
+    }
+}
 
 /// A new store, for one test.
 pub struct Opened {
     pub store: Arc<dyn ThreadRunStore>,
+    pub time: Arc<dyn TestTime>,
     /// Values that must live as long as the store.
     pub keep: Box<dyn Any>,
 }
@@ -42,6 +84,16 @@ pub struct OpenedProgram {
 macro_rules! store_suite {
     ($open:path) => {
         $crate::store_tests! {
+            $open, in_time,
+            leases {
+                an_expired_lease_is_taken_over_from_a_living_owner
+                a_lease_that_nobody_took_over_is_renewed_after_its_end
+                a_lease_of_an_owner_that_nobody_knows_lasts_until_its_end
+                an_owner_is_alive_until_its_sign_is_gone
+                one_owner_has_a_lease_whatever_happened_before
+            }
+        }
+        $crate::store_tests! {
             $open,
             journal {
                 a_checkpoint_is_all_or_nothing
@@ -51,9 +103,6 @@ macro_rules! store_suite {
                 a_denial_starts_nothing
                 intents_stay_pending_until_their_outcome
                 foreign_rows_are_refused
-                an_expired_lease_is_taken_over_from_a_living_owner
-                a_lease_of_an_owner_that_nobody_knows_lasts_until_its_end
-                an_owner_is_alive_until_its_sign_is_gone
                 a_paused_owner_writes_nothing_after_losing_its_lease
                 the_last_write_of_a_run_releases_the_lease
             }
@@ -162,6 +211,18 @@ macro_rules! program_store_suite {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! store_tests {
+    ($open:path, in_time, $($module:ident { $($name:ident)* })*) => {
+        $(
+            mod $module {
+                $(
+                    #[tokio::test]
+                    async fn $name() {
+                        $crate::$module::$name(&$open()).await;
+                    }
+                )*
+            }
+        )*
+    };
     ($open:path, $($module:ident { $($name:ident)* })*) => {
         $(
             mod $module {
@@ -179,11 +240,13 @@ macro_rules! store_tests {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Opened};
+    use super::{Arc, Opened, TestClock};
     use aye_local::InMemoryStore;
 
     pub(crate) fn open() -> Opened {
-        Opened { store: Arc::new(InMemoryStore::new()), keep: Box::new(()) }
+        let time = Arc::new(TestClock::default());
+        let store = Arc::new(InMemoryStore::new().with_clock(time.clone()));
+        Opened { store, time, keep: Box::new(()) }
     }
 
     crate::store_suite!(crate::tests::open);

@@ -9,7 +9,7 @@ use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::*;
-use aye_core::contract::storage::{AuditFilter, Slice, StoreError, SuspensionFilter, Term, ThreadRunStore};
+use aye_core::contract::storage::{AuditFilter, Slice, StoreError, SuspensionFilter, ThreadRunStore};
 use aye_core::contract::suspension::Actor;
 
 const ALL: Slice = Slice { offset: 0, limit: 99 };
@@ -28,7 +28,7 @@ pub async fn threads_are_listed_newest_change_first(store: &dyn ThreadRunStore) 
     let (fence, parent) = waiting(store, None).await;
     let row = ChildRecord { parent_run: parent.id.clone(), ..child("t1.a", "t1", false) };
     store.create_child(row, String::new(), "/work".into()).await.unwrap();
-    let of_child = store.acquire(&"t1.a".into(), &owner("me"), Term::ENDLESS).await.unwrap();
+    let of_child = store.acquire(&"t1.a".into(), &owner("me"), None).await.unwrap();
     let asks = run("r2", "t1.a", RunStatus::Waiting);
     let opened = vec![question("q2", &asks, "c2", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&of_child, &asks) }).await.unwrap();
@@ -105,7 +105,7 @@ pub async fn runs_are_listed_newest_first(store: &dyn ThreadRunStore) {
     for (thread_id, runs) in [("t1", ["r1", "r2"]), ("t2", ["r3", "r4"])] {
         store.ensure_thread(thread(thread_id)).await.unwrap();
         let (id, me) = (ThreadId::from(thread_id), owner("me"));
-        let fence = store.acquire(&id, &me, Term::ENDLESS).await.unwrap();
+        let fence = store.acquire(&id, &me, None).await.unwrap();
         for (id, status) in runs.into_iter().zip([RunStatus::Done, RunStatus::Running]) {
             store.checkpoint(checkpoint(&fence, &run(id, thread_id, status))).await.unwrap();
         }

@@ -6,7 +6,7 @@ use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::*;
 use aye_core::contract::schedule::Schedule;
-use aye_core::contract::storage::{MailboxStore, Slice, StorageError, StoreError, Term, ThreadRunStore};
+use aye_core::contract::storage::{MailboxStore, Slice, StorageError, StoreError, ThreadRunStore};
 use aye_core::contract::suspension::ACTION_WAIT;
 
 use super::fixtures::*;
@@ -143,7 +143,7 @@ pub async fn a_queued_message_leaves_when_its_run_starts(store: &dyn ThreadRunSt
     assert_eq!(mailbox.load_job(&second.job_id).await.unwrap().unwrap().typed_into(), Some(owner("me")));
     let held = claim(&*mailbox, 1).await.unwrap();
     assert_eq!(held.job_id, first.job_id);
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), None).await.unwrap();
     let run = run("r1", "t1", RunStatus::Running);
     for (id, claim) in [
         (first.sequence, None),
@@ -187,7 +187,7 @@ pub async fn a_job_ends_in_the_transaction_that_ends_its_run(store: &dyn ThreadR
         let mailbox = store.mailboxes().unwrap();
         store.submit(job("x", 1)).await.unwrap();
         let held = claim(&*mailbox, 1).await.unwrap();
-        let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS).await.unwrap();
+        let fence = store.acquire(&"t1".into(), &owner("me"), None).await.unwrap();
         let run = run(&format!("r{n}"), "t1", RunStatus::Running);
         let takes = Some(JobClaim { id: held.sequence, claim: held.claim_token.clone() });
         store.checkpoint(Checkpoint { takes, ..checkpoint(&fence, &run) }).await.unwrap();
@@ -202,7 +202,7 @@ pub async fn a_job_ends_in_the_transaction_that_ends_its_run(store: &dyn ThreadR
 
 pub async fn a_run_that_waits_for_a_time_has_a_job(store: &dyn ThreadRunStore) {
     store.ensure_thread(thread("t1")).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), None).await.unwrap();
     let run = run("r1", "t1", RunStatus::Waiting);
     let wait = |id: &str, at: u64| {
         let mut question = question(id, &run, id, Some(at));

@@ -15,12 +15,12 @@ use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::message::{Message, ToolCall};
 use aye_core::contract::prefix::{PrefixRecord, PromptPart};
 use aye_core::contract::record::*;
-use aye_core::contract::storage::{Portion, StoreError, Term, ThreadRunStore};
+use aye_core::contract::storage::{Portion, StoreError, ThreadRunStore};
 use aye_core::contract::summary::SummaryRecord;
 
 async fn append(store: &dyn ThreadRunStore, id: &str, messages: &[Message]) {
     store.ensure_thread(thread(id)).await.unwrap();
-    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS).await.unwrap();
+    let fence = store.acquire(&id.into(), &owner("me"), None).await.unwrap();
     let run = run(&format!("run-{id}"), id, RunStatus::Running);
     store.checkpoint(Checkpoint { messages: messages.to_vec(), ..checkpoint(&fence, &run) }).await.unwrap();
 }
@@ -150,7 +150,7 @@ pub async fn the_start_of_requests_that_was_frozen_last_counts(store: &dyn Threa
     assert_eq!(store.prefix(&"t1".into()).await.unwrap(), None);
     store.ensure_thread(thread("t1")).await.unwrap();
     assert_eq!(store.prefix(&"t1".into()).await.unwrap(), None);
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), None).await.unwrap();
     let run = run("r1", "t1", RunStatus::Running);
     let part = |text: &str| PromptPart { key: "a".into(), text: text.into(), ends_silently: false };
     for (at_seq, text) in [(1, "one"), (1, "one again"), (7, "seven")] {
@@ -238,7 +238,7 @@ pub async fn child_questions_are_pending_with_their_parent(store: &dyn ThreadRun
     for (id, background) in [("t1.a", false), ("t1.b", true)] {
         let row = ChildRecord { parent_run: parent.id.clone(), ..child(id, "t1", background) };
         store.create_child(row, String::new(), "/work".into()).await.unwrap();
-        let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS).await.unwrap();
+        let fence = store.acquire(&id.into(), &owner("me"), None).await.unwrap();
         let run = run(&format!("run-{id}"), id, RunStatus::Waiting);
         let opened = vec![question(&format!("q-{id}"), &run, "c1", None)];
         store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();

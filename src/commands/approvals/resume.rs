@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::cli::start::StartFlags;
 use crate::commands::approvals::ThenArgs;
 use crate::commands::print;
-use crate::contract::clock::uptime_ms;
 use crate::contract::display::shell_word;
 use crate::contract::ids::ThreadId;
 use crate::contract::question::Question;
@@ -78,8 +77,7 @@ impl Follow {
         tokio::pin!(end);
         loop {
             let lease = store.lease(thread).await.map_err(Failure::failed)?;
-            let is_held =
-                |lease: &LeaseRecord| lease.holds(uptime_ms(), store.presence().liveness(&lease.owner));
+            let is_held = |lease: &LeaseRecord| lease.holds(store.presence().liveness(&lease.owner));
             if let Some(lease) = lease.filter(is_held) {
                 return Ok(Some(Some(lease.owner.pid)));
             }

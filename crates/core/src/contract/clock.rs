@@ -1,6 +1,7 @@
 //! Time as a value from the composition root.
 
 use std::fmt;
+use std::time::Duration;
 
 /// A source of time. Tests provide their own.
 pub trait Clock: Send + Sync {
@@ -37,6 +38,11 @@ impl Clock for SystemClock {
     fn awake_ms(&self) -> u64 {
         aye_platform::awake_ms()
     }
+}
+
+/// Returns a length of time in milliseconds.
+pub fn in_ms(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns [`Clock::uptime_ms`] of this machine.

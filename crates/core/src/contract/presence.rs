@@ -137,6 +137,8 @@ impl Drop for LocalSign {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::contract::record::LeaseRecord;
 
@@ -159,15 +161,15 @@ mod tests {
 
     #[test]
     fn a_lease_of_an_unknown_owner_holds_until_its_end() {
-        let lease = |until| LeaseRecord { owner: Owner::default(), epoch: 1, until };
-        let (ending, endless) = (lease(Some(10)), lease(None));
-        assert!(ending.holds(9, Liveness::Yes) && ending.holds(9, Liveness::Unknown));
-        assert!(!ending.holds(9, Liveness::No));
+        let lease = |left| LeaseRecord { owner: Owner::default(), epoch: 1, left };
+        let [ending, ended] = [1, 0].map(|left| lease(Some(Duration::from_millis(left))));
+        assert!(ending.holds(Liveness::Yes) && ending.holds(Liveness::Unknown));
+        assert!(!ending.holds(Liveness::No));
         for liveness in [Liveness::Yes, Liveness::Unknown, Liveness::No] {
-            assert!(!ending.holds(10, liveness), "{liveness:?}");
+            assert!(!ended.holds(liveness), "{liveness:?}");
         }
-        assert!(endless.holds(10, Liveness::Yes));
-        assert!(!endless.holds(10, Liveness::Unknown), "it would hold for ever");
+        assert!(lease(None).holds(Liveness::Yes));
+        assert!(!lease(None).holds(Liveness::Unknown), "it would hold for ever");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -387,31 +388,35 @@ pub struct Fence {
     pub token: String,
 }
 
-/// The owner of a thread, and the time until which no other process may drive the thread.
+/// The owner of a thread, and how long no other process may drive the thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {
     pub owner: Owner,
     /// Counts up with every change of owner.
     pub epoch: u64,
-    /// The end, in milliseconds of this machine's [`Clock::uptime_ms`](super::clock::Clock::uptime_ms), unless it is
-    /// renewed; `None` is as long as the owner's process lives.
-    pub until: Option<u64>,
+    /// What was left when it was read, unless it is renewed; `None` is as long as the owner's process lives.
+    pub left: Option<Duration>,
 }
 
 impl LeaseRecord {
-    /// Whether the lease keeps others out of its thread: its owner is not known to be dead, and its time is not over. A
-    /// lease without an end holds only while its owner is known to be alive.
-    pub fn holds(&self, now: u64, owner: Liveness) -> bool {
+    /// Whether the lease kept others out of its thread when it was read: its owner is not known to be dead, and its time is
+    /// not over. A lease without an end holds only while its owner is known to be alive.
+    pub fn holds(&self, owner: Liveness) -> bool {
         match owner {
-            Liveness::Yes => self.until.is_none_or(|until| now < until),
-            Liveness::Unknown => self.until.is_some_and(|until| now < until),
+            Liveness::Yes => self.left.is_none_or(|left| !left.is_zero()),
+            Liveness::Unknown => self.left.is_some_and(|left| !left.is_zero()),
             Liveness::No => false,
         }
     }
 
     /// Whether the process that took the lease may still use its thread: also one that lives but did not renew it.
-    pub fn is_in_use(&self, now: u64, owner: Liveness) -> bool {
-        owner == Liveness::Yes || self.holds(now, owner)
+    pub fn is_in_use(&self, owner: Liveness) -> bool {
+        owner == Liveness::Yes || self.holds(owner)
+    }
+
+    /// Whether it is the same lease, renewed or not.
+    pub fn is_same(&self, other: &LeaseRecord) -> bool {
+        self.epoch == other.epoch && self.owner.token == other.owner.token
     }
 }
 

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::sync::broadcast;
 
-use aye_core::contract::clock::Clock;
+use aye_core::contract::clock::{Clock, SystemClock};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::presence::LocalPresence;
 use aye_core::contract::profile::ProfileStore;
@@ -44,6 +44,7 @@ pub struct InMemoryStore {
     shared: Arc<Shared>,
     /// A feed does not report what its own handle commits.
     handle: u64,
+    clock: Arc<dyn Clock>,
 }
 
 #[derive(Debug)]
@@ -73,14 +74,21 @@ impl InMemoryStore {
                 presence: LocalPresence::default(),
             }),
             handle: 0,
+            clock: Arc::new(SystemClock),
         }
+    }
+
+    /// Counts by another clock than the machine's.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
     }
 
     /// Another handle of the same rows, as another process has one of a file: each reports what the other one commits.
     #[must_use]
     pub fn another(&self) -> Self {
         let handle = self.shared.handles.fetch_add(1, Ordering::Relaxed);
-        Self { shared: Arc::clone(&self.shared), handle }
+        Self { shared: Arc::clone(&self.shared), handle, clock: Arc::clone(&self.clock) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Rows>> {
@@ -148,7 +156,12 @@ impl ThreadRunStore for InMemoryStore {
         actor: Actor,
         now_ms: u64,
     ) -> Result<bool, StoreError> {
-        self.write(|rows| rows.delete_thread(thread, own, &self.shared.presence, &actor, now_ms))
+        let uptime = self.clock.uptime_ms();
+        self.write(|rows| rows.delete_thread(thread, own, &self.shared.presence, uptime, (&actor, now_ms)))
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
     }
 
     fn mailboxes(&self) -> Result<Arc<dyn MailboxStore>, StoreError> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -62,10 +63,14 @@ pub(super) struct LeaseRow {
 }
 
 impl LeaseRow {
-    /// The lease, unless it was released.
-    pub(super) fn record(&self) -> Option<LeaseRecord> {
-        let owner = self.owner.clone()?;
-        Some(LeaseRecord { owner, epoch: self.epoch, until: self.until })
+    /// The lease at a moment of the clock since the boot, unless it was released.
+    pub(super) fn record(&self, now: u64) -> Option<LeaseRecord> {
+        Some(LeaseRecord { owner: self.owner.clone()?, epoch: self.epoch, left: self.left(now) })
+    }
+
+    /// What is left of it; `None` is as long as its owner lives.
+    pub(super) fn left(&self, now: u64) -> Option<Duration> {
+        self.until.map(|until| Duration::from_millis(until.saturating_sub(now)))
     }
 }
 

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -13,7 +14,7 @@ use super::parts::{last_of, plain, size_of};
 use super::rows::{Conversation, LeaseRow, Rows};
 use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::child::ChildRecord;
-use aye_core::contract::clock::uptime_ms;
+use aye_core::contract::clock::in_ms;
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::image::ImageRef;
@@ -27,8 +28,7 @@ use aye_core::contract::record::{
     ThreadRecord, ThreadSummary,
 };
 use aye_core::contract::storage::{
-    AcquireError, ChangeKind, ChildStore, LeaseStore, Portion, Slice, StoreError, Term, ThreadStore,
-    ThreadTail,
+    AcquireError, ChangeKind, ChildStore, LeaseStore, Portion, Slice, StoreError, ThreadStore, ThreadTail,
 };
 use aye_core::contract::summary::SummaryRecord;
 use aye_core::contract::suspension::Actor;
@@ -78,15 +78,15 @@ impl Rows {
         id: &ThreadId,
         own: &Owner,
         presence: &LocalPresence,
-        actor: &Actor,
-        now_ms: u64,
+        uptime: u64,
+        (actor, now_ms): (&Actor, u64),
     ) -> Result<bool, StoreError> {
         if !self.threads.contains_key(id) {
             return Ok(false);
         }
-        if let Some(lease) = self.leases.get(id).and_then(LeaseRow::record)
+        if let Some(lease) = self.leases.get(id).and_then(|lease| lease.record(uptime))
             && lease.owner.token != own.token
-            && lease.is_in_use(uptime_ms(), presence.liveness(&lease.owner))
+            && lease.is_in_use(presence.liveness(&lease.owner))
         {
             return Err(StoreError::Owned { thread: id.clone(), owner: Box::new(lease.owner) });
         }
@@ -291,19 +291,25 @@ impl ThreadStore for InMemoryStore {
 
 #[async_trait]
 impl LeaseStore for InMemoryStore {
-    async fn acquire(&self, thread: &ThreadId, owner: &Owner, term: Term) -> Result<Fence, AcquireError> {
-        let presence = &self.shared.presence;
+    async fn acquire(
+        &self,
+        thread: &ThreadId,
+        owner: &Owner,
+        length: Option<Duration>,
+    ) -> Result<Fence, AcquireError> {
+        let (presence, now) = (&self.shared.presence, self.clock.uptime_ms());
         let taken = self.write(|rows| {
             let known = rows.leases.get(thread);
-            if let Some(lease) = known.and_then(LeaseRow::record)
+            if let Some(lease) = known.and_then(|lease| lease.record(now))
                 && lease.owner.token != owner.token
-                && lease.holds(term.now, presence.liveness(&lease.owner))
+                && lease.holds(presence.liveness(&lease.owner))
             {
                 return Ok(Err(lease.owner));
             }
             let epoch = known.map_or(1, |lease| lease.epoch + 1);
             rows.thread_mut(thread)?;
-            let lease = LeaseRow { epoch, owner: Some(owner.clone()), until: term.until };
+            let until = length.map(|length| now.saturating_add(in_ms(length)));
+            let lease = LeaseRow { epoch, owner: Some(owner.clone()), until };
             rows.leases.insert(thread.clone(), lease);
             Ok(Ok(Fence { thread_id: thread.clone(), epoch, token: owner.token.clone() }))
         })?;
@@ -312,10 +318,14 @@ impl LeaseStore for InMemoryStore {
         Ok(fence)
     }
 
-    async fn renew(&self, fence: &Fence, until: u64) -> Result<bool, StoreError> {
+    async fn renew(&self, fence: &Fence, length: Duration) -> Result<Option<Duration>, StoreError> {
+        let now = self.clock.uptime_ms();
+        let until = now.saturating_add(in_ms(length));
         self.write(|rows| {
             let held = rows.leases.get_mut(&fence.thread_id).filter(|lease| lease.is_held_by(fence));
-            Ok(held.map(|lease| lease.until = lease.until.map(|known| known.max(until))).is_some())
+            let Some(lease) = held else { return Ok(None) };
+            lease.until = lease.until.map(|known| known.max(until));
+            Ok(Some(lease.left(now).unwrap_or(Duration::MAX)))
         })
     }
 
@@ -329,7 +339,8 @@ impl LeaseStore for InMemoryStore {
     }
 
     async fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
-        self.read(|rows| rows.leases.get(thread)?.record())
+        let now = self.clock.uptime_ms();
+        self.read(|rows| rows.leases.get(thread)?.record(now))
     }
 
     fn presence(&self) -> Arc<dyn Presence> {

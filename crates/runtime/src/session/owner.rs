@@ -34,7 +34,7 @@ impl OwnerWatch {
     /// Watches the owner of this lease; an existing watch of the same process is reused.
     pub fn of(known: Option<OwnerWatch>, lease: &LeaseRecord, runtime: &AgentRuntime) -> OwnerWatch {
         // A little later, so that the lease has certainly expired when the timer fires.
-        let until = runtime.time_left(lease).map(|left| Instant::now() + left + Duration::from_millis(2));
+        let until = lease.left.map(|left| Instant::now() + left + Duration::from_millis(2));
         match known {
             Some(watch) if watch.token == lease.owner.token => OwnerWatch { until, ..watch },
             Some(_) | None => {

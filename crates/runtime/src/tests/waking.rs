@@ -4,10 +4,11 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::*;
-use crate::lease::{Lease, LeaseGuard, term};
+use crate::lease::{Lease, LeaseGuard};
+use aye_core::contract::clock::{in_ms, uptime_ms};
 use aye_core::contract::event_sink::ChannelEventSink;
 use aye_core::contract::record::{Decision, Fence, GrantRecord, GrantScope};
-use aye_store_sqlite::{Store, Term};
+use aye_store_sqlite::Store;
 use futures::FutureExt as _;
 
 /// The time limit of every wait in these tests.
@@ -86,25 +87,20 @@ fn bells(folder: &tempfile::TempDir) -> usize {
 }
 
 async fn leased(lease: u64) -> (House, Arc<Hands>, LeaseGuard) {
-    let house = House::new();
     let hands = Arc::new(Hands::default());
-    let runtime = house
-        .builder(&Script::of([]))
-        .with_clock(hands.clone())
-        .with_lease(Duration::from_millis(lease))
-        .build()
-        .unwrap();
+    let store = Store::in_memory().unwrap().with_clock(hands.clone());
+    let house = House { store, ..House::new() };
+    let runtime = house.builder(&Script::of([])).with_lease(Duration::from_millis(lease)).build().unwrap();
     let shared = Arc::clone(&runtime.inner.shared);
     runtime.ensure_thread(&"t".into(), &[]).await.unwrap();
-    let term = term(&shared);
-    let fence = house.store.acquire(&"t".into(), &shared.owner, term, |_| Liveness::Yes).await.unwrap();
-    let lease_guard = LeaseGuard::new(shared, fence, term);
+    let fence =
+        house.store.acquire(&"t".into(), &shared.owner, Some(shared.lease), |_| Liveness::Yes).await.unwrap();
+    let lease_guard = LeaseGuard::new(shared, fence, 0);
     (house, hands, lease_guard)
 }
 
-async fn take_over(house: &House, now: u64) -> Fence {
-    let term = Term { now, until: Some(now + 1000) };
-    house.store.acquire(&"t".into(), &other(), term, |_| Liveness::Yes).await.unwrap()
+async fn take_over(house: &House) -> Result<Fence, AcquireError> {
+    house.store.acquire(&"t".into(), &other(), Some(Duration::from_secs(1)), |_| Liveness::Yes).await
 }
 
 #[tokio::test]
@@ -117,7 +113,7 @@ async fn a_valid_lease_permits_a_start_and_names_its_expiry() {
     assert_eq!(lease.confirm().await, Ok(540_000), "not renewed while more than half is left");
     hands.uptime.store(300_000, Ordering::SeqCst);
     assert_eq!(lease.confirm().await, Ok(840_000));
-    assert_eq!(house.store.lease(&"t".into()).await.unwrap().unwrap().until, Some(900_000));
+    assert_eq!(house.store.lease(&"t".into()).await.unwrap().unwrap().left, Some(Duration::from_mins(10)));
     // The owner slept past the expiry, and nobody claimed the thread.
     hands.uptime.store(5_000_000, Ordering::SeqCst);
     assert_eq!(lease.confirm().await, Ok(5_540_000));
@@ -126,10 +122,10 @@ async fn a_valid_lease_permits_a_start_and_names_its_expiry() {
 #[tokio::test]
 async fn an_owner_that_slept_through_its_lease_starts_nothing_once_taken_over() {
     let (house, hands, lease_guard) = leased(600_000).await;
-    let early = Term { now: 599_999, until: Some(700_000) };
-    let refused = house.store.acquire(&"t".into(), &other(), early, |_| Liveness::Yes).await;
-    assert!(matches!(refused, Err(AcquireError::Busy { .. })));
-    take_over(&house, 600_000).await;
+    hands.uptime.store(599_999, Ordering::SeqCst);
+    assert!(matches!(take_over(&house).await, Err(AcquireError::Busy { .. })));
+    hands.uptime.store(600_000, Ordering::SeqCst);
+    take_over(&house).await.unwrap();
     hands.uptime.store(600_001, Ordering::SeqCst);
     let fenced = Err(RuntimeError::Fenced { thread_id: "t".into() });
     assert_eq!(lease_guard.lease.confirm().await, fenced);
@@ -159,8 +155,8 @@ impl Clock for Sleeper {
                 let store = self.store.clone();
                 let slept = std::thread::spawn(move || {
                     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-                    let term = Term { now: 600_000, until: Some(700_000) };
-                    runtime.block_on(store.acquire(&"t".into(), &other(), term, |_| Liveness::Yes)).map(drop)
+                    let length = Some(Duration::from_secs(100));
+                    runtime.block_on(store.acquire(&"t".into(), &other(), length, |_| Liveness::No)).map(drop)
                 });
                 slept.join().unwrap().unwrap();
                 600_001
@@ -193,9 +189,11 @@ async fn a_lease_is_renewed_while_its_driver_is_active_and_then_released() {
     let mut awake = Awake::start(&runtime);
     awake.until("tool_call_stream_delta").await;
     let first = house.store.lease(&"t".into()).await.unwrap().unwrap();
+    let started = uptime_ms();
     let renewed = async {
         // Several terms: without renewals the lease would have expired.
-        while house.store.lease(&"t".into()).await.unwrap().unwrap().until < first.until.map(|at| at + 500) {
+        let is_renewed = |left: Duration| !left.is_zero() && uptime_ms() + in_ms(left) > started + 650;
+        while !is_renewed(house.store.lease(&"t".into()).await.unwrap().unwrap().left.unwrap()) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -216,7 +214,7 @@ async fn a_driver_that_lost_its_thread_stops_and_writes_nothing() {
     awake.until("tool_call_stream_delta").await;
     let run = house.store.latest_run(&"t".into()).await.unwrap().unwrap();
     // The other process takes this one for dead, whatever its lease says.
-    let fence = house.store.acquire(&"t".into(), &other(), Term::ENDLESS, |_| Liveness::No).await.unwrap();
+    let fence = house.store.acquire(&"t".into(), &other(), None, |_| Liveness::No).await.unwrap();
     let (before, content) =
         (house.store.run(&run.id).await.unwrap(), house.store.messages(&"t".into()).await.unwrap());
     assert_eq!(awake.end().await, Err(RuntimeError::Fenced { thread_id: "t".into() }));
@@ -234,13 +232,13 @@ async fn a_driver_that_lost_its_thread_stops_and_writes_nothing() {
 #[tokio::test]
 async fn a_thread_driven_elsewhere_reports_the_remaining_lease() {
     let (house, hands, lease_guard) = leased(600_000).await;
-    let runtime = house.builder(&Script::of([])).with_clock(hands.clone()).build().unwrap();
+    let runtime = house.runtime(&Script::of([]));
     // Its owner is dead.
     assert_eq!(runtime.driven_elsewhere(&"t".into()).await.unwrap(), None);
     drop(lease_guard);
     let alive = house.store.presence().announce(other());
-    let term = Term { now: 0, until: Some(5000) };
-    house.store.acquire(&"t".into(), &alive.owner, term, |_| Liveness::No).await.unwrap();
+    let length = Some(Duration::from_secs(5));
+    house.store.acquire(&"t".into(), &alive.owner, length, |_| Liveness::No).await.unwrap();
     hands.uptime.store(2000, Ordering::SeqCst);
     assert_eq!(runtime.driven_elsewhere(&"t".into()).await.unwrap(), Some(Duration::from_secs(3)));
     hands.uptime.store(5000, Ordering::SeqCst);

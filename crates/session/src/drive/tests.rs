@@ -14,7 +14,7 @@ use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::{Message, ToolCall};
 use aye_core::contract::record::Owner;
 use aye_core::contract::spec::{AgentSpec, ModelSpec};
-use aye_core::contract::storage::{LeaseStore as _, Term};
+use aye_core::contract::storage::LeaseStore as _;
 use aye_core::contract::suspension::{Actor, ToolCallResume};
 use aye_core::contract::tool::ToolDescriptor;
 use aye_local::InMemoryStore;
@@ -291,7 +291,7 @@ async fn a_run_that_waits_is_resumed_when_its_process_died() {
     };
     tokio::join!(attender.attend(&house.runtime, &thread, &mut front), closes);
     let dead = Owner { token: "dead".into(), ..house.runtime.owner().clone() };
-    house.store.acquire(&thread, &dead, Term { now: 0, until: None }).await.unwrap();
+    house.store.acquire(&thread, &dead, None).await.unwrap();
     let (mut front, attender) = (Front::default(), Attender::look(SCREEN));
     let waits = Arc::clone(&front.waits);
     let closes = async {

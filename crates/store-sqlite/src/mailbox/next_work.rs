@@ -8,7 +8,7 @@ use super::super::rows::{int, uint};
 use super::super::{SqlFailure, StoreError, leases};
 use super::Mailbox;
 use super::jobs::readable;
-use aye_core::contract::clock::uptime_ms;
+use aye_core::contract::clock::Clock;
 use aye_core::contract::consumer::Consumer;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::mailbox::MailboxJob;
@@ -88,7 +88,8 @@ impl Mailbox {
         now: u64,
         is_held: impl Fn(&LeaseRecord) -> bool + Send + 'static,
     ) -> Result<NextWork, StoreError> {
-        self.store.read(move |conn| next_of(conn, now, is_held)).await
+        let clock = self.store.clock();
+        self.store.read(move |conn| next_of(conn, &*clock, now, is_held)).await
     }
 
     /// Claims the first job that a worker may start.
@@ -101,9 +102,8 @@ impl Mailbox {
         let consumer = Consumer::new(worker.clone()).to_string();
         loop {
             let (liveness, own) = (self.store.liveness(), worker.token.clone());
-            let is_held = move |lease: &LeaseRecord| {
-                lease.owner.token != own && lease.holds(uptime_ms(), liveness(&lease.owner))
-            };
+            let is_held =
+                move |lease: &LeaseRecord| lease.owner.token != own && lease.holds(liveness(&lease.owner));
             let mut found = self.next_work(now, is_held).await?;
             let Some(job) = found.next.take() else { return Ok(WorkClaim::Nothing(found.without(worker))) };
             // A look writes nothing, so that workers without work keep nobody waiting. Another one may be faster.
@@ -121,7 +121,7 @@ impl NextWork {
     fn without(self, worker: &Owner) -> NoWork {
         let claimants = self.claimed.iter().filter_map(|claimant| Consumer::owner_of(claimant));
         let others = claimants.filter(|owner| owner.token != worker.token);
-        let claims = others.map(|owner| LeaseRecord { owner, epoch: 0, until: None });
+        let claims = others.map(|owner| LeaseRecord { owner, epoch: 0, left: None });
         NoWork {
             behind: self.typed.into_iter().chain(claims).collect(),
             held: self.held,
@@ -134,6 +134,7 @@ impl NextWork {
 
 fn next_of(
     conn: &Connection,
+    clock: &dyn Clock,
     now: u64,
     is_held: impl Fn(&LeaseRecord) -> bool,
 ) -> Result<NextWork, SqlFailure> {
@@ -153,10 +154,10 @@ fn next_of(
         if behind_typed.contains(&thread) {
             continue;
         }
-        let lease = leases::lease_of(conn, &ThreadId::from(thread.as_str()))?;
+        let lease = leases::lease_of(conn, clock, &ThreadId::from(thread.as_str()))?;
         // Each driver is checked once per scan: if it died between two of its rows, the later one would
         // overtake.
-        if lease.as_ref().is_some_and(|lease| next_work.held.contains(lease)) {
+        if lease.as_ref().is_some_and(|lease| next_work.held.iter().any(|held| held.is_same(lease))) {
             continue;
         }
         if let Some(lease) = lease.filter(|lease| is_held(lease)) {
@@ -168,7 +169,7 @@ fn next_of(
             // This message is for the next run that a user starts; it does not start one.
             continue;
         }
-        let typed = job.typed_into().map(|owner| LeaseRecord { owner, epoch: 0, until: None });
+        let typed = job.typed_into().map(|owner| LeaseRecord { owner, epoch: 0, left: None });
         if let Some(lease) = typed.filter(|lease| next_work.typed.contains(lease) || is_held(lease)) {
             if !next_work.typed.contains(&lease) {
                 next_work.typed.push(lease);

@@ -119,7 +119,7 @@ async fn story(store: &Store) {
         .unwrap()
         .unwrap();
     store.create_thread(thread("t2")).await.unwrap();
-    let fence = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"t2".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let other = super::run("r2", "t2", RunStatus::Waiting);
     let opened = vec![question("q9", &other, "c1", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &other) }).await.unwrap();
@@ -493,7 +493,7 @@ async fn rows_of_an_older_version_are_exempt() {
     let store = home.open();
     assert_eq!(verify(&store).await.faults, []);
     store.decide(&"q1".into(), yes("d1"), 30).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let outcomes = vec![outcome(attempt("r1", "c0", 1), OutcomeKind::Unknown)];
     let opened = vec![question("q3", &record, "c3", None)];
     store.checkpoint(Checkpoint { opened, outcomes, ..checkpoint(&fence, &record) }).await.unwrap();
@@ -598,7 +598,7 @@ async fn the_history_lists_calls_and_user_answers() {
 
     // A second gate of the same call is not another call; an edited approval is distinguished; a policy is
     // not a user.
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let other = super::run("r5", "t1", RunStatus::Waiting);
     let mut stage = checkpoint(&fence, &other);
     stage.judged = vec![judged("c2", "again", Ruling::Allow, 400), judged("c8", "x", Ruling::Ask, 401)];
@@ -680,7 +680,7 @@ async fn what_is_closed_is_not_kept_to_compare_it_with_the_tables() {
         assert!(!after(change).await.0, "{change}");
     }
     // A question that is open, and a call that runs, are kept until they are closed.
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let next = super::run("r5", "t1", RunStatus::Running);
     let opened = vec![question("q5", &next, "c5", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &next) }).await.unwrap();
@@ -734,7 +734,7 @@ async fn measure() {
         conn.execute_batch("DELETE FROM audit WHERE kind = 'judged'; PRAGMA synchronous = OFF").unwrap();
     })
     .await;
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let run = super::run("r7", "t1", RunStatus::Running);
     for n in 0..10_000 {
         let call = format!("call-{n}");

@@ -56,7 +56,7 @@ async fn versions_stay_while_a_run_needs_them() {
     assert_eq!(put(&store, "a", Some(json!(0)), Absent).await, Ok(1));
     assert_eq!(put(&store, "a", Some(json!(1)), Present).await, Ok(2));
     store.create_thread(thread("t1")).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let mut waits = super::run("r1", "t1", RunStatus::Waiting);
     waits.machine = json!({ "revision": 2 });
     store.checkpoint(checkpoint(&fence, &waits)).await.unwrap();

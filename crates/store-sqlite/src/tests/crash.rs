@@ -39,7 +39,7 @@ async fn acknowledged_writes_survive_a_crash() {
     let open = copy.open_intents(&"r1".into()).await.unwrap();
     assert_eq!(open, [OpenIntent { intent: begun.intent.clone(), output: "half".into() }]);
     // The dead owner's lease is taken over, and the spent decision starts nothing again.
-    let fence2 = copy.acquire(&"t1".into(), &owner("next"), Term::ENDLESS, |_| Liveness::No).await.unwrap();
+    let fence2 = copy.acquire(&"t1".into(), &owner("next"), None, |_| Liveness::No).await.unwrap();
     let again = copy.begin(begin(&fence2, &run, "c1", 2, Some(("q1", "d1")))).await.unwrap_err();
     assert!(matches!(again, StoreError::NotDecided { .. }), "{again}");
 
@@ -90,7 +90,7 @@ async fn half_a_transaction_is_nothing() {
     let copy = copy.open();
     assert_eq!(copy.messages(&"t1".into()).await.unwrap().len(), 1);
     assert_eq!(status(&copy, "q1").await, SuspensionStatus::Decided);
-    let fence = copy.acquire(&"t1".into(), &owner("next"), Term::ENDLESS, |_| Liveness::No).await.unwrap();
+    let fence = copy.acquire(&"t1".into(), &owner("next"), None, |_| Liveness::No).await.unwrap();
     copy.begin(ExecutionStart { fence, ..begun }).await.unwrap();
 }
 
@@ -150,7 +150,7 @@ async fn child() {
     }
     let store = Store::open(Path::new(CHILD)).unwrap();
     let fence = store
-        .acquire(&"t1".into(), &owner(&format!("{}", std::process::id())), Term::ENDLESS, |_| Liveness::No)
+        .acquire(&"t1".into(), &owner(&format!("{}", std::process::id())), None, |_| Liveness::No)
         .await
         .unwrap();
     let run = run("r1", "t1", RunStatus::Waiting);
@@ -225,7 +225,7 @@ async fn failing_child() {
     let Ok(place) = std::fs::read_to_string(PLACE) else { return };
     let store = Store::open(Path::new(CHILD)).unwrap();
     crate::failpoint::arm(place);
-    let fence = store.acquire(&"t1".into(), &owner("child"), Term::ENDLESS, |_| Liveness::No).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("child"), None, |_| Liveness::No).await.unwrap();
     let run = run("r1", "t1", RunStatus::Waiting);
     let messages = vec![Message::user("again")];
     store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();

@@ -10,7 +10,7 @@ async fn lists_are_oldest_first_and_filtered() {
     let opened = vec![question("q0", &run1, "c2", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run1) }).await.unwrap();
     store.create_thread(thread("t2")).await.unwrap();
-    let fence2 = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence2 = store.acquire(&"t2".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let run2 = run("r2", "t2", RunStatus::Waiting);
     let opened = vec![question("z", &run2, "c1", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence2, &run2) }).await.unwrap();
@@ -142,7 +142,7 @@ async fn answers_that_are_queued_share_one_commit() {
     let ((), lease, answers, refused, ()) = tokio::join!(
         biased;
         on_connection(&store, move |_| held.recv().unwrap()),
-        store.acquire(&other, &me, Term::ENDLESS, |_| Liveness::Yes),
+        store.acquire(&other, &me, None, |_| Liveness::Yes),
         futures::future::join_all(ids.iter().map(async |id| {
             tokio::join!(biased; store.suspension(id), store.decide(id, yes(id.as_str()), 1))
         })),

@@ -368,7 +368,7 @@ async fn leaving_a_store_keeps_a_short_log_and_loses_nothing() {
     assert_eq!(mode(&log), 0o600);
     let store = home.open();
     assert_eq!(status(&store, "q1").await, SuspensionStatus::Open);
-    let fence = store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, |_| Liveness::No).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("you"), None, |_| Liveness::No).await.unwrap();
     let run = run("r1", "t1", RunStatus::Waiting);
     let messages = vec![Message::user("x".repeat(600 * 1024))];
     store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();

@@ -99,8 +99,7 @@ async fn two_processes() {
     let home = Home::new();
     let (first, second) = (home.open(), home.open());
     waiting(&first, None).await;
-    let refused =
-        second.acquire(&"t1".into(), &owner("second"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap_err();
+    let refused = second.acquire(&"t1".into(), &owner("second"), None, |_| Liveness::Yes).await.unwrap_err();
     assert!(matches!(&refused, AcquireError::Busy { owner } if owner.token == "me" && owner.pid == 7));
     assert_eq!(second.messages(&"t1".into()).await.unwrap().len(), 1, "reading is fine");
 }
@@ -144,7 +143,7 @@ async fn other_id_space() {
     let store = Store::in_memory().unwrap();
     waiting(&store, None).await;
     store.create_thread(thread("t2")).await.unwrap();
-    let fence = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"t2".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let theirs = run("r2", "t2", RunStatus::Running);
     store.checkpoint(checkpoint(&fence, &theirs)).await.unwrap();
     store.decide(&"q1".into(), yes("d"), 1).await.unwrap();

@@ -14,7 +14,7 @@ fn gif(width: u8) -> Vec<u8> {
 
 async fn said(store: &Store, id: &str, content: Vec<ContentBlock>) {
     store.create_thread(thread(id)).await.unwrap();
-    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&id.into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let run = run(&format!("run-{id}"), id, RunStatus::Running);
     let messages = vec![Message::user_with(content)];
     store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();

@@ -10,12 +10,12 @@ use aye_core::contract::judgement::Risk;
 /// Two threads: `t1` with `perm_c1` and `perm_c10`, `t2` with a child's `ask_c2`.
 async fn three(store: &Store) {
     store.create_thread(thread("t1")).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let one = run("r1", "t1", RunStatus::Waiting);
     let opened = vec![question("perm_c1", &one, "c1", None), question("perm_c10", &one, "c10", Some(90))];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &one) }).await.unwrap();
     store.create_thread(ThreadRecord { title: "other".into(), ..thread("t2") }).await.unwrap();
-    let fence = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"t2".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let two = RunRecord { parent_run_id: Some("r0".into()), ..run("r2", "t2", RunStatus::Waiting) };
     let mut asked = question("ask_c2", &two, "c2", None);
     asked.created_at = 50;

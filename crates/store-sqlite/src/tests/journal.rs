@@ -1,6 +1,10 @@
 //! Checkpoints, starts, leases, output.
 
+use std::sync::Arc;
+
 use super::*;
+use aye_core::contract::clock::Clock;
+use aye_store_suite::{TestClock, TestTime as _};
 
 /// A transaction reads first and writes later; another process writing in between must only delay it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -12,8 +16,7 @@ async fn writers_of_two_processes_wait_for_each_other() {
         on_connection(&store, |conn| conn.execute_batch("PRAGMA synchronous = OFF").unwrap()).await;
         writers.push(tokio::spawn(async move {
             store.create_thread(thread(who)).await.unwrap();
-            let fence =
-                store.acquire(&who.into(), &owner(who), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+            let fence = store.acquire(&who.into(), &owner(who), None, |_| Liveness::Yes).await.unwrap();
             let run = run(who, who, RunStatus::Running);
             for n in 0..300 {
                 let messages = vec![Message::user(format!("{n}"))];
@@ -42,10 +45,9 @@ async fn an_unreadable_run_does_not_hide_the_others() {
 async fn a_panicking_predicate_fails_only_its_own_request() {
     let store = Store::in_memory().unwrap();
     waiting(&store, None).await;
-    let error =
-        store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, |_| panic!("no /proc")).await.unwrap_err();
+    let error = store.acquire(&"t1".into(), &owner("you"), None, |_| panic!("no /proc")).await.unwrap_err();
     assert!(matches!(error, AcquireError::Store(StoreError::Closed)), "{error}");
-    store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, |_| Liveness::No).await.unwrap();
+    store.acquire(&"t1".into(), &owner("you"), None, |_| Liveness::No).await.unwrap();
 }
 
 #[tokio::test]
@@ -113,29 +115,47 @@ async fn a_lease_in_another_clock_ends_by_the_wall_clock() {
     let home = Home::new();
     let store = home.open();
     waiting(&store, None).await;
+    // The clock of the machine that it is read on started when its owner's clock was at an hour.
+    let clock = Arc::new(TestClock::default());
+    let there = home.open().with_clock(Arc::new(Later(clock.clone())));
+    let store = store.with_clock(clock.clone());
     let elsewhere = Owner { boot_id: "elsewhere".into(), ..owner("them") };
-    let term = |length: u64| Term { now: 5, until: Some(5 + length) };
-    let acquire = async |who: &Owner, length| {
-        store.acquire(&"t1".into(), who, term(length), |_| Liveness::Unknown).await.map(drop)
+    let acquire = async |store: &Store, who: &Owner, length| {
+        store.acquire(&"t1".into(), who, Some(length), |_| Liveness::Unknown).await
     };
-    acquire(&elsewhere, 60_000).await.unwrap();
-    let until = store.lease(&"t1".into()).await.unwrap().unwrap().until.unwrap();
-    let now = aye_core::contract::clock::uptime_ms();
-    assert!((now + 1..=now + 60_000).contains(&until), "{until} is not in this clock: {now}");
-    assert!(acquire(&owner("me"), 1).await.is_err(), "its own clock says that it is over");
-    on_connection(&store, |conn| {
-        conn.execute("UPDATE lease SET renewed_at = renewed_at - 60000", ()).unwrap();
-    })
-    .await;
-    let over = store.lease(&"t1".into()).await.unwrap().unwrap();
-    assert!(!over.holds(aye_core::contract::clock::uptime_ms(), Liveness::Unknown), "{over:?}");
+    let left = async || store.lease(&"t1".into()).await.unwrap().unwrap().left.unwrap();
+    let [second, minute] = [Duration::from_secs(1), Duration::from_mins(1)];
+    let theirs = acquire(&there, &elsewhere, minute).await.unwrap();
+    assert_eq!(left().await, minute);
+    clock.pass(minute - second).await;
+    assert_eq!(left().await, second);
+    assert!(acquire(&store, &owner("me"), second).await.is_err());
+    // A longer renewal and a shorter one.
+    assert_eq!(there.renew(&theirs, 2 * minute).await.unwrap(), Some(2 * minute));
+    assert_eq!(there.renew(&theirs, minute).await.unwrap(), Some(2 * minute));
+    assert_eq!(left().await, 2 * minute);
+    clock.pass(2 * minute).await;
+    assert_eq!(left().await, Duration::ZERO);
     // As an earlier version wrote it: nobody knows when it was, and the machine was started again since.
     on_connection(&store, |conn| {
         conn.execute("UPDATE lease SET until = 1 << 60, renewed_at = NULL, length = NULL", ()).unwrap();
     })
     .await;
     let lease = store.lease(&"t1".into()).await.unwrap().unwrap();
-    assert_eq!(lease.until, Some(0));
+    assert_eq!(lease.left, Some(Duration::ZERO));
+}
+
+/// The clock of a machine that started an hour before another one.
+struct Later(Arc<TestClock>);
+
+impl Clock for Later {
+    fn now_ms(&self) -> u64 {
+        self.0.now_ms()
+    }
+
+    fn uptime_ms(&self) -> u64 {
+        self.0.uptime_ms() + 3_600_000
+    }
 }
 
 /// Returns the number of pages that a request appends to the log.

@@ -387,7 +387,7 @@ async fn a_damaged_job_does_not_hide_the_others() {
 
 /// A thread whose latest run is `status`, started with this job under its claim.
 async fn begun(store: &Store, held: &MailboxJob, status: RunStatus) -> (Fence, RunRecord) {
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let run = run("r1", "t1", status);
     let takes = Some(JobClaim { id: held.sequence, claim: held.claim_token.clone() });
     store.checkpoint(Checkpoint { takes, ..checkpoint(&fence, &run) }).await.unwrap();
@@ -427,7 +427,7 @@ async fn a_run_starts_with_a_job_only_under_its_claim_or_from_the_queue() {
     let mailbox = store.mailbox();
     let (first, second) = (put(&mailbox, "one", 1).await, put(&mailbox, "two", 1).await);
     let held = claim(&mailbox, 1).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let run = run("r1", "t1", RunStatus::Running);
     for (id, claim) in [
         (first.sequence, None),
@@ -474,7 +474,7 @@ async fn a_worker_sees_what_it_may_start_and_what_it_waits_for() {
     store.decide(&"q1".into(), yes("d1"), 61).await.unwrap();
     assert_eq!(mailbox.next_work(62, |_| false).await.unwrap().next.unwrap().messages[0].text(), "one");
     // Unless another process drives the thread.
-    store.acquire(&"t1".into(), &owner("tui"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    store.acquire(&"t1".into(), &owner("tui"), None, |_| Liveness::Yes).await.unwrap();
     let seen = mailbox.next_work(62, |lease| lease.owner.token == "tui").await.unwrap();
     assert_eq!(seen.next.unwrap().messages[0].text(), "scheduled");
     assert_eq!(seen.held.len(), 1, "its end is waited for too");
@@ -487,7 +487,7 @@ async fn a_driver_dying_during_a_check_lets_nothing_overtake() {
     for (at, said) in ["one", "two", "three"].into_iter().enumerate() {
         put(&mailbox, said, at as u64).await;
     }
-    store.acquire(&"t1".into(), &owner("worker"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    store.acquire(&"t1".into(), &owner("worker"), None, |_| Liveness::Yes).await.unwrap();
     // The driver looks alive once, and is gone at the next check.
     let asked = std::sync::atomic::AtomicUsize::new(0);
     let lives = move |_: &LeaseRecord| asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
@@ -557,7 +557,7 @@ async fn put_waiting(store: &Store, count: usize, expires_at: Option<u64>) {
         store.create_thread(thread(id.as_str())).await.unwrap();
         let sent = mailbox.enqueue(job(id.as_str(), "asks", 1)).await.unwrap();
         let held = mailbox.claim_job(&sent.job_id, "w", 2, LEASE).await.unwrap().unwrap();
-        let fence = store.acquire(&id, &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+        let fence = store.acquire(&id, &owner("me"), None, |_| Liveness::Yes).await.unwrap();
         let run = run(&format!("r{n}"), id.as_str(), RunStatus::Waiting);
         let takes = Some(JobClaim { id: held.sequence, claim: held.claim_token.clone() });
         let opened = vec![question(&format!("q{n}"), &run, "c1", expires_at)];
@@ -599,7 +599,7 @@ async fn a_job_returns_with_the_answer_or_the_expiry_that_its_run_waits_for() {
     store.decide(&"q1".into(), yes("d1"), 10).await.unwrap();
     assert_eq!(next_of(&store, 60).await.as_deref(), Some("w1"));
     // The run takes note of the answer and asks something else.
-    let fence = store.acquire(&"w1".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"w1".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let running = run("r1", "w1", RunStatus::Running);
     store.begin(begin(&fence, &running, "c1", 1, Some(("q1", "d1")))).await.unwrap();
     assert_eq!(next_of(&store, 60).await.as_deref(), Some("w1"), "its process may die here");

@@ -34,7 +34,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use super::{AcquireError, OpenError, Store, StoreError, Term};
+use super::{AcquireError, OpenError, Store, StoreError};
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::message::Message;

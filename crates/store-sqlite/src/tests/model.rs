@@ -189,7 +189,7 @@ async fn step(store: &Store, model: &mut Model, op: Op) {
         }
         Op::Acquire { thread, who, alive } => {
             let got = store
-                .acquire(&name("t", thread).into(), &owner(&name("o", who)), Term::ENDLESS, move |_| {
+                .acquire(&name("t", thread).into(), &owner(&name("o", who)), None, move |_| {
                     if alive { Liveness::Yes } else { Liveness::No }
                 })
                 .await;

@@ -22,7 +22,7 @@ fn work(steps: usize) -> Vec<Message> {
 }
 
 async fn write(store: &Store, id: &str, messages: &[Message], at_once: usize) {
-    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&id.into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     for (n, messages) in messages.chunks(at_once).enumerate() {
         let mut run = run(&format!("{id}-{n}"), id, RunStatus::Done);
         run.usage = TokenUsage { total_tokens: Some(10), ..TokenUsage::default() };

@@ -28,7 +28,7 @@ fn snapshot(run: &RunRecord, seq: u64, tree: &str) -> SnapshotRecord {
 /// A conversation of two turns; the second one has a step that changes files.
 async fn talked(store: &Store) -> (Fence, RunRecord) {
     store.create_thread(thread("t1")).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("a"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("a"), None, |_| Liveness::Yes).await.unwrap();
     let run = run("r1", "t1", RunStatus::Running);
     let state = |n: u64| Some(std::collections::BTreeMap::from([("n".to_owned(), json!(n))]));
     let write = async |messages: Vec<Message>, n: u64| {
@@ -100,7 +100,7 @@ async fn a_fork_has_the_prefix_and_the_thread_stays_whole() {
 async fn a_long_conversation_is_copied_in_parts() {
     let store = Store::in_memory().unwrap();
     store.create_thread(thread("t1")).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("a"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("a"), None, |_| Liveness::Yes).await.unwrap();
     let run = run("r1", "t1", RunStatus::Running);
     let all: Vec<Message> = (0..1300).map(|n| said(&n.to_string())).collect();
     for part in all.chunks(100) {

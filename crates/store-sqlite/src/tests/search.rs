@@ -6,7 +6,7 @@ use aye_core::contract::message::Message;
 /// Creates a thread with these texts as turns.
 async fn said(store: &Store, id: &str, texts: &[&str]) {
     store.create_thread(thread(id)).await.unwrap();
-    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&id.into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let messages = texts.iter().enumerate().map(|(at, text)| match at % 2 {
         0 => Message::user(*text),
         _ => Message::assistant(*text),

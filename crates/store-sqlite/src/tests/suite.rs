@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use aye_store_suite::{Opened, OpenedProgram, program_store_suite, store_suite};
+use aye_store_suite::{Opened, OpenedProgram, TestClock, program_store_suite, store_suite};
 
 use super::Home;
 
 pub(crate) fn open() -> Opened {
     let home = Home::new();
-    Opened { store: Arc::new(home.open()), keep: Box::new(home) }
+    let time = Arc::new(TestClock::default());
+    Opened { store: Arc::new(home.open().with_clock(time.clone())), time, keep: Box::new(home) }
 }
 
 pub(crate) fn open_program() -> OpenedProgram {

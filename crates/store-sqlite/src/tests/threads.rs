@@ -55,7 +55,7 @@ async fn an_id_prefix_is_enough() {
 
 async fn talk(store: &Store, id: &str, n: usize) -> Vec<Message> {
     store.create_thread(thread(id)).await.unwrap();
-    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&id.into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let messages: Vec<_> = (1..=n).map(|n| Message::user(format!("message {n}"))).collect();
     let run = run(&format!("run-{id}"), id, RunStatus::Running);
     store.checkpoint(Checkpoint { messages: messages.clone(), ..checkpoint(&fence, &run) }).await.unwrap();

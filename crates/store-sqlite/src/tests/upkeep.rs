@@ -16,7 +16,7 @@ const SECRET: &str = "xyzzy-plugh-9174";
 /// A finished conversation, last changed at `updated_at`.
 async fn over(store: &Store, id: &str, said: &str, updated_at: u64) -> (Fence, RunRecord) {
     store.create_thread(thread(id)).await.unwrap();
-    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&id.into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let run = RunRecord { updated_at, ..run(&format!("run-{id}"), id, RunStatus::Done) };
     let messages = vec![Message::user(said), Message::assistant(format!("about {said}"))];
     store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();
@@ -93,8 +93,7 @@ async fn pruning_keeps_pinned_waiting_queued_running_and_owned_threads() {
     store.enqueue(&"queued".into(), vec![Message::user("later")], 5).await.unwrap();
     waiting(&store, None).await;
     store.create_thread(thread("running")).await.unwrap();
-    let fence =
-        store.acquire(&"running".into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&"running".into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     store.checkpoint(checkpoint(&fence, &run("r-running", "running", RunStatus::Running))).await.unwrap();
     let dead = |_: &Owner| Liveness::No;
     let mut gone = Vec::new();
@@ -277,8 +276,7 @@ async fn imported_names_are_validated() {
         ..job
     };
     assert!(matches!(store.mailbox().enqueue(named).await, Err(StoreError::InvalidId(_))));
-    let fence =
-        store.acquire(&id.as_str().into(), &owner("me"), Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&id.as_str().into(), &owner("me"), None, |_| Liveness::Yes).await.unwrap();
     let odd = run("r\n1", &id, RunStatus::Running);
     assert!(matches!(store.checkpoint(checkpoint(&fence, &odd)).await, Err(StoreError::InvalidId(_))));
 }

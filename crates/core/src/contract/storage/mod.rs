@@ -35,7 +35,7 @@ pub use decisions::{AuditStore, DecisionStore, GrantStore};
 pub use encode::encode;
 pub use error::{AcquireError, StorageError, StoreError, holder};
 pub use mailbox::MailboxStore;
-pub use query::{AuditFilter, Portion, Slice, SuspensionFilter, Term, ThreadTail};
+pub use query::{AuditFilter, Portion, Slice, SuspensionFilter, ThreadTail};
 pub use runs::{LeaseStore, RunStore};
 pub use threads::ThreadStore;
 
@@ -94,6 +94,10 @@ pub trait ThreadRunStore:
         actor: Actor,
         now_ms: u64,
     ) -> Result<bool, StoreError>;
+
+    /// The clock that every time in this store comes from (`now_ms`), and by which this machine counts the rest of a lease
+    /// (`uptime_ms`). Callers take the times that they give to the store from here.
+    fn clock(&self) -> Arc<dyn Clock>;
 
     /// The mailbox of this store.
     ///

@@ -8,19 +8,6 @@ use crate::contract::message::Message;
 use crate::contract::outline::Outline;
 use crate::contract::record::SuspensionStatus;
 
-/// The term of a lease, in milliseconds of the boot's monotonic clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Term {
-    pub now: u64,
-    /// Until when; `None` is as long as its process lives.
-    pub until: Option<u64>,
-}
-
-impl Term {
-    /// As long as its process lives.
-    pub const ENDLESS: Term = Term { now: 0, until: None };
-}
-
 /// A part of a list: what to leave out first, and how many to give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {

@@ -1,10 +1,11 @@
 //! Runs, what they started, and the right to write to a thread.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{AcquireError, Slice, StoreError, Term};
+use super::{AcquireError, Slice, StoreError};
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::inference::ModelUsage;
 use crate::contract::lifecycle::RunStatus;
@@ -60,25 +61,31 @@ pub trait RunStore: Send + Sync {
 }
 
 /// Gives one owner at a time the right to write to a thread. Which owners are alive is what the store's
-/// [`presence`](LeaseStore::presence) says. Times are milliseconds of
-/// [`Clock::uptime_ms`](crate::contract::clock::Clock::uptime_ms).
+/// [`presence`](LeaseStore::presence) says. The store counts the time of a lease by a clock of its own; callers know only
+/// lengths.
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
     /// Acquires the right to write to a thread: if no process has it, its time is over, its owner is known to be
     /// dead, or the owner is the same start of a program. The epoch increases each time, so that an older
-    /// fence fails.
+    /// fence fails. It lasts for `length`, counted from before the request, or as long as the owner's process lives.
     ///
     /// # Errors
     /// [`AcquireError::Busy`] with the live owner; [`StoreError::NoThread`].
-    async fn acquire(&self, thread: &ThreadId, owner: &Owner, term: Term) -> Result<Fence, AcquireError>;
+    async fn acquire(
+        &self,
+        thread: &ThreadId,
+        owner: &Owner,
+        length: Option<Duration>,
+    ) -> Result<Fence, AcquireError>;
 
-    /// Makes the right last until then, never shorter than before. `false` when it was lost.
-    async fn renew(&self, fence: &Fence, until: u64) -> Result<bool, StoreError>;
+    /// Makes the right last for `length`, never shorter than before. Returns what is certainly left of it, counted from
+    /// before the request, however long that took; `None` when it was lost.
+    async fn renew(&self, fence: &Fence, length: Duration) -> Result<Option<Duration>, StoreError>;
 
     /// Releases the lease. A lease that was lost meanwhile is not an error.
     async fn release(&self, fence: &Fence) -> Result<(), StoreError>;
 
-    /// Returns the owner of the lease, alive or not, and the lease's end.
+    /// Returns the owner of the lease, alive or not, and what is left of the lease.
     async fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError>;
 
     /// Returns what tells which processes that use this store are alive.
