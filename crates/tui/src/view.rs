@@ -94,7 +94,8 @@ pub fn live_of(app: &App, feed: &mut ScrollbackWriter, render_style: &RenderStyl
     let rows = usize::from(height.max(1));
     let below = below(app, rows, &render_style.theme, feed.card_colours.of(app, &render_style.highlighter));
     let left = rows.saturating_sub(below.lines.len());
-    let mut top = feed.growing(app, render_style);
+    let mut top: Vec<Line<'static>> = last_here(app, &render_style.theme).into_iter().collect();
+    top.extend(feed.growing(app, render_style));
     // A card has a blank row above it.
     let gap = usize::from(left > 0 && !app.cards.open.is_empty() && app.overlays.picker.is_none());
     if top.len() > left - gap {
@@ -244,6 +245,9 @@ const MARK: [&str; 2] = ["▗▛▜▖", "▝▙▟▘"];
 /// The columns before the words beside the mark.
 const MARK_COLUMNS: usize = 8;
 
+/// Columns of the title of the last conversation.
+const LAST_TITLE: u16 = 40;
+
 /// The ways to begin with their digits, in fewer words where there is little room.
 fn start_hints(start: &[StartChoice], room: usize) -> String {
     let line = |is_short: bool| {
@@ -307,6 +311,24 @@ pub fn banner(info: &HostInfo, width: u16, theme: &Theme) -> Vec<Line<'static>> 
         lines.extend(entry::notice(super::transcript::Level::Warning, warning, width, theme));
     }
     lines
+}
+
+/// The row below the banner of a new conversation: the last one of this folder. It is part of the live region, because
+/// the store is read after the first frame.
+fn last_here(app: &App, theme: &Theme) -> Option<Line<'static>> {
+    let text = spoken_last_here(app)?;
+    Some(Line::styled(format!("{}{text}", " ".repeat(MARK_COLUMNS)), theme.style(Role::Dim)))
+}
+
+fn spoken_last_here(app: &App) -> Option<String> {
+    let last = app.last_here.as_ref().filter(|last| app.conversation.id() != Some(&last.id))?;
+    let room = app.display.size.0.saturating_sub(MARK_COLUMNS as u16);
+    let state = if last.state.is_empty() { String::new() } else { format!("{} ", last.state) };
+    let about = format!("{state}{} · aye -c", app.clock.ago(app.now, last.at));
+    let left = room.saturating_sub(width(&about) as u16 + 4).min(LAST_TITLE);
+    let title = truncate(&visible_line(&last.title), left);
+    let is_new = !app.conversation.is_active() && app.conversation.transcript.is_empty();
+    is_new.then(|| if left < 8 { about } else { format!("“{title}”, {about}") })
 }
 
 /// Renders a row with one text on the left and one on the right; the left one is truncated if there is not

@@ -13,14 +13,11 @@ use super::super::keymap::{Action, KeyContext};
 use super::super::palette;
 use super::super::status;
 use super::super::theme::{Role, Theme};
-use super::{ClickTarget, Press, Rendered, truncate};
+use super::{ClickTarget, Press, Rendered};
 use aye_core::contract::display::visible_line;
 
 /// A terminal with this many rows has room for both edges, whatever else is shown.
 const ROOMY: u16 = 20;
-
-/// Columns of a title in the placeholder.
-const LAST_TITLE: u16 = 40;
 
 /// The separation of the text from what is above and below it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -187,15 +184,6 @@ fn pieces(
     cuts.windows(2).map(|cut| (cut[0]..cut[1], kind(cut[0]))).collect()
 }
 
-/// The last conversation of this folder, for a new one.
-fn last_here(app: &App) -> Option<String> {
-    let last = app.last_here.as_ref().filter(|last| app.conversation.id() != Some(&last.id))?;
-    let title = truncate(&visible_line(&last.title), LAST_TITLE);
-    let ago = app.clock.ago(app.now, last.at);
-    let state = if last.state.is_empty() { String::new() } else { format!("{} ", last.state) };
-    app.conversation.transcript.is_empty().then(|| format!("“{title}”, {state}{ago}"))
-}
-
 fn placeholder(app: &App) -> Cow<'static, str> {
     let text = if app.focus == Focus::Card {
         ""
@@ -225,8 +213,6 @@ fn placeholder(app: &App) -> Cow<'static, str> {
             chord(Action::Send),
             chord(Action::FocusCard)
         ));
-    } else if let Some(last) = last_here(app) {
-        return Cow::Owned(format!("Ask for something, or /resume: {last}"));
     } else if app.conversation.transcript.is_empty() {
         "Ask for something. / for commands, @ for files"
     } else {

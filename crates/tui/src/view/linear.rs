@@ -59,6 +59,10 @@ pub fn topics(app: &App) -> Vec<(&'static str, Vec<String>)> {
     let hint = app.display.hint.as_ref().map(|(hint, _)| visible_line(hint).into_owned()).unwrap_or_default();
     vec![
         ("run", one(run.to_owned())),
+        (
+            "last",
+            one(super::spoken_last_here(app).map_or_else(String::new, |last| format!("Last here: {last}"))),
+        ),
         ("card", card(app)),
         ("here", here(app)),
         ("list", list(app)),

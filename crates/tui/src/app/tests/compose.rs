@@ -472,9 +472,10 @@ proptest! {
     }
 }
 
-/// A new conversation offers the last one of the folder, until something is said; the one that is open is not offered.
+/// A new conversation names the last one of the folder below its first lines, until something is said; the one that is
+/// open is not named.
 #[test]
-fn an_empty_composer_offers_the_last_conversation() {
+fn a_new_conversation_names_the_last_one() {
     let mut test = TestApp::new(100, 30);
     let last = |id: &str, title: &str| {
         let last = LastThread { id: id.into(), title: title.into(), state: "stopped".into(), at: 0 };
@@ -482,18 +483,23 @@ fn an_empty_composer_offers_the_last_conversation() {
     };
     test.app.clock.at_zero = 3 * 3_600_000;
     test.send(last("t0", "fix the \u{1b}parser"));
-    assert!(
-        test.live().contains("Ask for something, or /resume: “fix the ^[parser”, stopped 3 h ago"),
-        "{}",
-        test.live()
-    );
+    let live = test.live();
+    assert!(live.starts_with("        “fix the ^[parser”, stopped 3 h ago · aye -c\n"), "{live}");
+    assert!(live.contains("Ask for something. /"), "{live}");
     for (id, title) in [("t", "this one"), ("t0", "")] {
         test.send(last(id, title));
-        assert!(test.live().contains("Ask for something. /"), "{}", test.live());
+        assert!(!test.live().contains("aye -c"), "{}", test.live());
     }
-    test.send(last("t0", "fix it"));
+    test.send(last("t0", &"long ".repeat(20)));
+    for width in [60, 40, 24] {
+        test.send(Msg::Resize(width, 15));
+        let row = test.live().lines().next().map(str::to_owned).unwrap_or_default();
+        assert!(row.contains("stop") && row.chars().count() <= usize::from(width), "{width}: {row}");
+    }
     test.keys("hi<enter>");
-    assert!(!test.live().contains("fix it"), "{}", test.live());
+    assert!(!test.live().contains("stopped"), "{}", test.live());
+    test.finish(TerminationReason::NaturalEnd);
+    assert!(!test.live().contains("stopped"), "{}", test.live());
 }
 
 /// Esc twice clears what is written; Up brings it back, with its long pastes. One Esc does nothing, and neither rewinds.

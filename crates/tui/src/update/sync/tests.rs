@@ -241,7 +241,7 @@ fn a_message_can_be_queued_after_pending_questions() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.ask_bash("a", "git push");
-    test.keys("<tab>and then this<alt-q>");
+    test.keys("<right>and then this<alt-q>");
     assert_eq!(
         test.cmds.last(),
         Some(&Cmd::Thread(ThreadCmd::Enqueue("t".into(), UserInput::text("and then this"))))
