@@ -250,17 +250,17 @@ fn draw(
     let row = |name: &str, tokens, mark| ContextRow { name: name.to_owned(), tokens, mark };
     let mut rows = vec![
         row("system prompt", report.system, '█'),
-        row("instructions", instructions, '█'),
+        row("instructions", instructions, '▚'),
         row(&format!("tools ({})", own.len()), sum(&own), '▓'),
-        row(&format!("MCP tools ({})", mcp.len()), sum(&mcp), '▓'),
+        row(&format!("MCP tools ({})", mcp.len()), sum(&mcp), '▦'),
         row(
             &format!("deferred ({})", saved.map_or(0, |saved| saved.deferred)),
             saved.map_or(0, |saved| saved.names),
-            '▓',
+            '▤',
         ),
-        row("folder instructions", folders, '▓'),
-        row("skills", skills, '▓'),
-        row("summary", report.summary_tokens, '▒'),
+        row("folder instructions", folders, '▞'),
+        row("skills", skills, '▧'),
+        row("summary", report.summary_tokens, '▥'),
         row("messages", report.messages, '▒'),
         row("tool results", report.results, '░'),
     ];
@@ -361,7 +361,10 @@ fn notes(text: &mut String, report: &ContextReport) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::tui::theme::BAR_MARKS;
 
     #[test]
     fn the_next_request_is_written_out_part_by_part() {
@@ -414,11 +417,11 @@ mod tests {
         assert_eq!(lines[0].matches('·').count(), 12);
         for line in [
             "█ system prompt            5k   5 %",
-            "█ instructions             2k   2 %",
+            "▚ instructions             2k   2 %",
             "▓ tools (1)               900  <1 %",
-            "▓ MCP tools (1)          9.1k   9 %",
-            "▓ folder instructions     100  <1 %",
-            "▓ skills                  300  <1 %",
+            "▦ MCP tools (1)          9.1k   9 %",
+            "▞ folder instructions     100  <1 %",
+            "▧ skills                  300  <1 %",
             "▒ messages                20k  20 %",
             "░ tool results            15k  15 %",
             "· kept for the answer     20k  20 %",
@@ -434,11 +437,23 @@ mod tests {
     }
 
     #[test]
+    fn each_part_has_a_mark_of_its_own_that_the_terminal_colours() {
+        let all = ContextReport { summary_tokens: 100, ..report() };
+        let saved = Savings { deferred: 5, promoted: 0, kept_out: 900, names: 160, overhead: 10 };
+        let page = draw("m", &all, (2000, 100), 300, Some(saved));
+        let marks: Vec<char> = page.text.lines().skip(2).map_while(|line| line.chars().next()).collect();
+        let marks: Vec<char> = marks.into_iter().filter(|mark| *mark != ' ').collect();
+        let known: BTreeSet<char> = marks.iter().copied().collect();
+        assert_eq!((marks.len(), known.len()), (11, 11), "{}", page.text);
+        assert_eq!(known, BAR_MARKS.into_iter().collect(), "{}", page.text);
+    }
+
+    #[test]
     fn an_overfull_window_is_drawn() {
         let full = ContextReport { messages: 900_000, ..report() };
         let saved = Savings { deferred: 500, promoted: 2, kept_out: 52_000, names: 1600, overhead: 1900 };
         let text = draw("m", &full, (0, 0), 0, Some(saved)).text;
-        assert!(text.contains("\n▓ deferred (500) "), "{text}");
+        assert!(text.contains("\n▤ deferred (500) "), "{text}");
         assert!(
             text.contains("500 tools are deferred: 50k tokens less in each request. 2 more were loaded"),
             "{text}"

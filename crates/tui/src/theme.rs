@@ -142,6 +142,24 @@ const PLAIN_ROLES: [(Role, Modifier); 13] = [
     (Role::Key, Modifier::BOLD),
 ];
 
+/// The marks of the parts of a bar on a page. Each has a colour of its own.
+pub const BAR_MARKS: [char; 11] = ['█', '▚', '▓', '▦', '▤', '▞', '▧', '▥', '▒', '░', '·'];
+
+/// The colours of [`BAR_MARKS`]. The themes have no more hues than these, so some parts have a faint one.
+pub(crate) const BAR_COLOURS: [(Role, Modifier); BAR_MARKS.len()] = [
+    (Role::Accent, Modifier::empty()),
+    (Role::CodeFunction, Modifier::empty()),
+    (Role::CodeKeyword, Modifier::empty()),
+    (Role::CodeKeyword, Modifier::DIM),
+    (Role::CodeType, Modifier::DIM),
+    (Role::CodeFunction, Modifier::DIM),
+    (Role::CodeString, Modifier::DIM),
+    (Role::Text, Modifier::empty()),
+    (Role::Success, Modifier::empty()),
+    (Role::Warning, Modifier::empty()),
+    (Role::Dim, Modifier::empty()),
+];
+
 /// A style for every role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Theme {

@@ -191,7 +191,8 @@ pub struct Renewal {
 ///
 /// In the title, details may follow ` · `. A line that starts with `── ` is a heading or the head of a table. A tab separates
 /// a label from its value, and the value from a note; labels are aligned, and may start with `✓`, `!` or `✗`. Words between
-/// backticks are code, and lines of block characters are bars.
+/// backticks are code. A line of [`BAR_MARKS`](crate::theme::BAR_MARKS) between `▕` and `▏` is a bar, and one that starts with such a mark is a row of
+/// its legend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextPage {
     /// The title of the page.

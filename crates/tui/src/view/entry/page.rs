@@ -1,11 +1,12 @@
 //! A page that a command shows: its title, and lines with headings, labels and bars.
 
+use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
 use super::super::super::highlight::Highlighter;
 use super::super::super::links::is_address;
 use super::super::super::markdown;
-use super::super::super::theme::{Role, Theme};
+use super::super::super::theme::{BAR_COLOURS, BAR_MARKS, Role, Theme};
 use super::super::super::wrap::{Wrap, truncate, width};
 use super::super::text::{INDENT, capital, indented, marked, text_width};
 use aye_core::contract::display::{visible, visible_line};
@@ -99,15 +100,14 @@ fn labelled(label: &str, value: &str, column: usize, columns: u16, theme: &Theme
     Wrap::words(columns).prefix(first, vec![Span::raw(" ".repeat(below))]).line(&Line::from(spans))
 }
 
-/// The marks of the parts of a bar, with their colours.
-const PARTS: [(char, Role); 5] =
-    [('█', Role::Accent), ('▓', Role::Tool), ('▒', Role::Success), ('░', Role::Warning), ('·', Role::Dim)];
-
 /// Renders a line of a page that is a bar (`▕██▓▏`) or a row of its legend (`▓ tools …`), each part in its colour. A bar
 /// that is too wide is scaled. `None` for any other line.
 fn gauge(line: &str, room: usize, theme: &Theme) -> Option<Vec<Span<'static>>> {
-    let role_of = |mark: char| PARTS.iter().find(|(known, _)| *known == mark).map(|(_, role)| *role);
-    let span = |mark: char| Span::styled(mark.to_string(), theme.style(role_of(mark).unwrap_or(Role::Dim)));
+    let part_of = |mark: char| BAR_MARKS.iter().position(|known| *known == mark).map(|at| BAR_COLOURS[at]);
+    let span = |mark: char| {
+        let (role, faint) = part_of(mark).unwrap_or((Role::Dim, Modifier::empty()));
+        Span::styled(mark.to_string(), theme.style(role).add_modifier(faint))
+    };
     if let Some(inside) = line.strip_prefix('▕').and_then(|rest| rest.strip_suffix('▏')) {
         let cells: Vec<char> = inside.chars().collect();
         let shown = cells.len().min(room.saturating_sub(2));
@@ -117,7 +117,7 @@ fn gauge(line: &str, room: usize, theme: &Theme) -> Option<Vec<Span<'static>>> {
     let (mark, rest) = line.split_once(' ')?;
     let mut marks = mark.chars();
     let (mark, after) = (marks.next()?, marks.next());
-    let is_row = after.is_none() && role_of(mark).is_some() && rest.starts_with(char::is_alphabetic);
+    let is_row = after.is_none() && part_of(mark).is_some() && rest.starts_with(char::is_alphabetic);
     let text = || {
         let text = truncate(&format!(" {rest}"), room.saturating_sub(1) as u16);
         Span::styled(text, theme.style(Role::Text))
@@ -142,7 +142,14 @@ mod tests {
         let legend =
             ["█ system prompt  1k", "▓ tools  2k", "▒ messages  2k"].map(|row| colours(row, 80).next());
         assert_eq!([Some(bar[0]), Some(bar[2]), Some(bar[4])], legend);
-        assert!(legend[0] != legend[1] && legend[1] != legend[2]);
+        for name in ["default", "dark", "light"] {
+            let theme = Theme::builtin(name).expect("exists");
+            let styles =
+                BAR_MARKS.map(|mark| gauge(&format!("{mark} part"), 80, &theme).expect("a row")[0].style);
+            for (at, style) in styles.iter().enumerate() {
+                assert!(!styles[..at].contains(style), "{name}: {} has the colour of another", BAR_MARKS[at]);
+            }
+        }
         assert_eq!(colours("▕██▓▓▒▒  ▏", 6).count(), 3, "scaled");
         for other in ["a text", "█ ▄▄ █", "· ", "", "▕ not closed"] {
             assert!(gauge(other, 80, &theme).is_none(), "{other:?}");
