@@ -194,12 +194,7 @@ impl<W: std::io::Write, T: Tty> UiLoop<W, T> {
                 () = until(frame_due), if frame_due.is_some() => at_once = true,
                 count = waits.events.recv_many(&mut bulk, BULK), if !waits.events.is_closed() || !waits.events.is_empty() => {
                     let _ = count;
-                    // A question is shown at once: the user has to answer it. So are the first words of an answer.
-                    let last = self.app.conversation.transcript.entries().last();
-                    let is_answering = last.is_some_and(|entry| {
-                        !entry.is_done && matches!(entry.kind, EntryKind::Assistant { .. })
-                    });
-                    at_once = bulk.iter().any(|event| asks(event) || !is_answering && speaks(event));
+                    at_once = is_urgent(&self.app, &bulk);
                     msgs.extend(bulk.drain(..).map(of_host));
                 }
                 () = waits.colours.notified() => {}
@@ -243,6 +238,16 @@ impl<W: std::io::Write, T: Tty> UiLoop<W, T> {
     }
 }
 
+/// Whether the events are shown at once: a question, which the user has to answer, and the first words of an answer.
+fn is_urgent(app: &App, events: &[HostEvent]) -> bool {
+    let answer = app.conversation.transcript.entries().last().and_then(|entry| match &entry.kind {
+        EntryKind::Assistant { text, .. } if !entry.is_done => Some(text),
+        _ => None,
+    });
+    let has_begun = answer.is_some_and(|text| has_words(text));
+    events.iter().any(|event| asks(event) || !has_begun && speaks(event))
+}
+
 /// Whether the event needs the user.
 fn asks(event: &HostEvent) -> bool {
     match event {
@@ -259,7 +264,13 @@ fn asks(event: &HostEvent) -> bool {
 
 /// Whether the event has words of the model.
 fn speaks(event: &HostEvent) -> bool {
-    matches!(event, HostEvent::Agent(_, AgentEvent::TextDelta { delta }) if !delta.trim().is_empty())
+    matches!(event, HostEvent::Agent(_, AgentEvent::TextDelta { delta }) if has_words(delta))
+}
+
+/// Whether there is something to read. The marks before the words (`## `, `- **`) are not shown yet, and a frame for them
+/// would make the words wait for the next one.
+fn has_words(text: &str) -> bool {
+    text.chars().any(char::is_alphanumeric)
 }
 
 fn of_host(event: HostEvent) -> Msg {

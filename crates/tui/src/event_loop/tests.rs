@@ -501,6 +501,24 @@ fn an_answer_of_twenty_thousand_deltas_writes_little() {
     }
 }
 
+/// The first words do not wait for the frame after the one with the marks before them; later words come by frame.
+#[test]
+fn the_first_words_of_an_answer_are_painted_at_once() {
+    let mut test = TestApp::new(80, 24);
+    test.start("go");
+    let delta = |delta: &str| AgentEvent::TextDelta { delta: delta.into() };
+    let is_urgent = |test: &TestApp, words: &[&str]| {
+        let event = |words: &&str| HostEvent::Agent(ThreadId::from("t"), delta(words));
+        super::is_urgent(&test.app, &words.iter().map(event).collect::<Vec<_>>())
+    };
+    assert!(is_urgent(&test, &["Yes"]));
+    assert!(!is_urgent(&test, &["\n", "## "]), "nothing of it is shown yet");
+    test.event(delta("## "));
+    assert!(is_urgent(&test, &["Sec"]));
+    test.event(delta("Sec"));
+    assert!(!is_urgent(&test, &["tion"]));
+}
+
 /// A terminal without a user. Notes what is done with it.
 #[derive(Default)]
 struct NoTty(Mutex<Vec<&'static str>>);
