@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
+use crate::config::Origin;
 use crate::contract::display::visible_line;
 use crate::contract::ids::ThreadId;
 use crate::failure::AppError;
+use crate::mcp::ServerState;
 use crate::program::app_context::AppContext;
 use crate::terminal::background::BackgroundRuns;
 use crate::tui::host::TextPage;
@@ -67,26 +69,69 @@ fn status(app: &AppContext, thread: Option<&ThreadId>) -> TextPage {
         Some(sandbox) => sandbox.known_lack(&foundation.workspace.root).unwrap_or_else(|| "on".to_owned()),
     };
     let trust = if foundation.is_trusted { "the files of this folder are used" } else { "not trusted yet" };
-    let rows = [
+    let key = match &selection.api_key_env {
+        Some(variable) => format!("${variable}"),
+        None if selection.is_key_stored => format!("stored by `aye login {}`", selection.provider),
+        None => "none needed".to_owned(),
+    };
+    let why = foundation.paths.display_in(&selection.why);
+    let mut rows = vec![
         ("version", format!("aye {}", env!("CARGO_PKG_VERSION"))),
         ("conversation", thread.map_or_else(|| "not started yet".to_owned(), ToString::to_string)),
         ("folder", foundation.paths.display(&foundation.workspace.cwd)),
         ("trust", trust.to_owned()),
-        ("model", format!("{} ({})", selection.full_name(), selection.why)),
+        ("model", format!("{} ({why})", selection.full_name())),
         ("effort", effort),
         ("agent", app.agents.current()),
         ("mode", app.permission.mode().to_string()),
         ("sandbox", sandbox),
         ("instructions", app.instructions.status().unwrap_or_else(|| "none".to_owned())),
-        ("settings", foundation.paths.display(&foundation.paths.config_file())),
+        ("MCP servers", servers(app)),
+        ("settings", settings_files(app)),
         ("store", foundation.paths.display(&foundation.paths.database())),
         ("log", foundation.paths.display(&foundation.paths.log_dir().join("aye.log"))),
     ];
+    if !selection.is_demo() {
+        let at = rows.iter().position(|(name, _)| *name == "effort").unwrap_or(rows.len());
+        rows.insert(at, ("server", selection.server()));
+        rows.insert(at + 1, ("key", key));
+    }
     TextPage {
         title: "Status".to_owned(),
         text: aligned(&rows) + "\n`/config`, `/permissions`, `/mcp` and `/context` show more.\n",
         ..TextPage::default()
     }
+}
+
+/// How many MCP servers there are, and what they do.
+fn servers(app: &AppContext) -> String {
+    let views = app.mcp.manager.views();
+    let connected = views.iter().filter(|view| matches!(view.phase, ServerState::Connected)).count();
+    match views.len() {
+        0 => "none".to_owned(),
+        count if count == connected => format!("{count}, connected"),
+        count => format!("{count}, {connected} connected"),
+    }
+}
+
+/// The files that set something, the weakest first; the user's own file also where it sets nothing.
+fn settings_files(app: &AppContext) -> String {
+    let foundation = &app.foundation;
+    let mut files = vec![foundation.paths.config_file()];
+    for row in foundation.loaded.provenance.rows() {
+        if let Origin::File { path, .. } = row.origin
+            && !files.contains(&path)
+        {
+            files.push(path);
+        }
+    }
+    files.extend(foundation.loaded.provenance.policy().map(|policy| policy.path().to_path_buf()));
+    let root = &foundation.workspace.root;
+    let shown = files.iter().map(|file| match file.strip_prefix(root) {
+        Ok(below) => below.display().to_string(),
+        Err(_) => foundation.paths.display(file),
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// What makes a report useful. Nothing is sent.

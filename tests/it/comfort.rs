@@ -210,7 +210,10 @@ fn the_session_is_described_and_other_names_of_commands_are_known() {
     tty.ready();
     tty.say("/status");
     tty.shows("mock/m1");
-    tty.shows("conversation");
+    // Who is asked with which key, and which files set that.
+    for text in ["$MOCK_KEY", "MCP servers", "aye/config/config.toml", "conversation"] {
+        tty.shows(text);
+    }
     tty.say("/settings");
     // Longer than the screen: it opens above the conversation, at its start.
     tty.shows("background.wake");

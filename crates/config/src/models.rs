@@ -74,6 +74,11 @@ fn adapter_word<S: serde::Serializer>(adapter: &Adapter, serializer: S) -> Resul
 }
 
 impl ModelSelection {
+    /// The address that requests go to, without a password in it.
+    pub fn server(&self) -> String {
+        without_password(&self.base_url)
+    }
+
     /// `provider/model`, as `--model` takes it.
     pub fn full_name(&self) -> String {
         if self.is_demo() { DEMO.to_owned() } else { format!("{}/{}", self.provider, self.model) }
@@ -202,7 +207,7 @@ pub fn select_model(
     };
     let chooser = Chooser { settings, env, origin, hits };
     let selection = match settings.model.as_deref() {
-        Some(DEMO) => demo(format!("requested by {}", chooser.origin)),
+        Some(DEMO) => demo(format!("set by {}", chooser.origin)),
         Some(name) => chooser.named(name)?,
         None => chooser.unnamed(),
     };

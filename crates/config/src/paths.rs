@@ -229,6 +229,11 @@ impl Paths {
             None => path.display().to_string(),
         }
     }
+
+    /// A sentence that may name files, with each of them as [`Paths::display`] writes it.
+    pub fn display_in(&self, words: &str) -> String {
+        words.split(' ').map(|word| self.display(Path::new(word))).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// Makes a folder and its missing parents with mode 0700, and takes group and others off an existing one. An existing
@@ -410,6 +415,10 @@ mod tests {
         assert_eq!(own.config_dir, Path::new("/w/t/config"));
         assert_eq!(own.trust_file(), Path::new("/w/t/state/trust.json"));
         assert!(Paths::from_env(&Env::default()).is_err());
+        assert_eq!(
+            plain.display_in("/h/c.toml:3:1: a model of /hx, set in /h"),
+            "~/c.toml:3:1: a model of /hx, set in ~"
+        );
     }
 
     #[test]

@@ -167,7 +167,12 @@ pub const COMMANDS: &[SlashCommand] = &[
     )
     .words(&["stop"]),
     page("doctor", "", "show what the terminal supports", HostPage::Doctor),
-    page("status", "", "show model, mode, folder and conversation of this session", HostPage::Status),
+    page(
+        "status",
+        "",
+        "show model, key, mode, folder, settings files and conversation of this session",
+        HostPage::Status,
+    ),
     page("config", "", "show each setting and where it comes from", HostPage::Config)
         .aliases(&[alias("settings", "")]),
     page("hooks", "", "list the hooks in force", HostPage::Hooks),
