@@ -16,13 +16,14 @@ const PAGE: isize = 10;
 impl App {
     pub(super) fn key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
         let Some(key) = self.stroke(key) else { return };
+        let action = self.keymap.action(KeyContext::Composer, key);
+        if action != Some(Action::Interrupt) {
+            self.forget_escape();
+        }
         if self.global_key(key, cmds) {
             return;
         }
         self.quit_armed = None;
-        if self.keymap.action(KeyContext::Composer, key) != Some(Action::Interrupt) {
-            self.overlays.back.armed = None;
-        }
         if self.overlays.viewer.is_some() {
             self.viewer_key(key, cmds);
         } else if self.overlays.picker.is_some() {

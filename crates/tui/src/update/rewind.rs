@@ -50,6 +50,14 @@ impl App {
         self.display.hint = Some((hint, self.now.plus(HINT_MS.min(TWICE_MS))));
     }
 
+    /// Another key was pressed: the next Esc is a first one, and what a second one would do is not shown any more.
+    pub(super) fn forget_escape(&mut self) {
+        let armed = self.overlays.back.armed.take();
+        if armed.is_some_and(|armed| self.now.since(armed) < TWICE_MS) {
+            self.display.hint = None;
+        }
+    }
+
     pub(super) fn thread_command(&mut self, action: ThreadAction, words: &str, cmds: &mut Vec<Cmd>) {
         // The git diff belongs to no conversation.
         let (first, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));

@@ -74,10 +74,11 @@ fn pressing_escape_twice_on_an_empty_composer_opens_rewind() {
     assert!(app.app.overlays.picker.is_none());
 
     // Another key in between: the second one is a first one.
-    for between in ["x<backspace>", "/vim<enter>/vim<enter>", "<down>"] {
+    for between in ["x<backspace>", "/vim<enter>/vim<enter>", "<down>", "<ctrl-o><ctrl-o>"] {
         let mut app = talked(80);
         app.keys("<esc>");
         app.keys(between);
+        assert!(!app.screen().contains("Esc again"), "{between}: {}", app.screen());
         app.keys("<esc>");
         assert!(asked(&app).is_empty(), "{between}");
     }
