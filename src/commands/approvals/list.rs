@@ -133,7 +133,8 @@ fn details(row: &InboxRow, now: u64) -> Vec<String> {
     let title = visible_line(&row.thread_title);
     let of = if row.parent_run_id.is_some() { " (subagent)" } else { "" };
     parts.push(format!("{}{of}", if title.is_empty() { "(no title)" } else { &title }));
-    if !row.why.is_empty() {
+    // Of a question of the agent itself, the first line is the question.
+    if !row.why.is_empty() && row.why != row.subject() {
         parts.push(row.why.clone());
     }
     parts
@@ -155,6 +156,7 @@ pub(super) fn age(now: u64, then: u64) -> String {
 mod tests {
     use super::*;
     use crate::contract::judgement::Risk;
+    use crate::contract::suspension::ACTION_ASK_USER;
 
     fn row(id: &str, summary: &str) -> InboxRow {
         InboxRow {
@@ -196,6 +198,15 @@ mod tests {
             assert!(text.lines().all(|line| width(line) <= usize::from(columns)), "{columns}: {text}");
             assert!(!text.contains('\u{1b}'));
         }
+        let asked = InboxRow {
+            action: ACTION_ASK_USER.into(),
+            tool: "AskUser".into(),
+            summary: "Which colour?".into(),
+            why: "Which colour?".into(),
+            ..row("ask", "")
+        };
+        let shown = text(&[asked], &["ask".to_owned()], now, 200);
+        assert_eq!(shown.matches("Which colour?").count(), 1, "{shown}");
         assert!(text(&rows, &short, now, u16::MAX).contains("has no end^[[2J · no rule allows `git push`"));
     }
 

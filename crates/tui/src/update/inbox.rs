@@ -103,7 +103,11 @@ impl App {
         let Some(row) = self.overlays.inbox.iter().find(|row| row.id.as_str() == chosen.value) else {
             return Vec::new();
         };
-        let mut why = row.why.clone();
+        // The second answer of its card adds the rule.
+        let mut why = row.why.split_once("; add `").map_or(&*row.why, |(why, _)| why).to_owned();
+        if why == row.subject() {
+            why.clear();
+        }
         if let Some(end) = row.expires_at {
             let verb = if row.action == ACTION_WAIT { "resumes" } else { "expires" };
             let until = format!("{verb} at {}", self.clock.hour_and_minute(end));

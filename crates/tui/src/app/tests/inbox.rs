@@ -17,7 +17,7 @@ fn row(id: &str, thread: &str, summary: &str) -> InboxRow {
         action: ACTION_PERMISSION.into(),
         tool: "Bash".into(),
         summary: summary.into(),
-        why: format!("no rule allows `{summary}`"),
+        why: format!("no rule allows `{summary}`; add `Bash({summary})`"),
         risk: Some(Risk::Runs),
         child: None,
         created_at: 1000,
