@@ -277,19 +277,22 @@ fn servers(foundation: &Foundation) -> Check {
 /// `/doctor`: what the terminal can do, and what would make it better.
 pub(crate) fn page(app: &AppContext) -> TextPage {
     let mut rows = vec![("version", CheckStatus::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")))];
-    rows.push(("settings", CheckStatus::Ok, app.foundation.paths.config_file().display().to_string()));
+    let settings = app.foundation.paths.display(&app.foundation.paths.config_file());
+    rows.push(("settings", CheckStatus::Ok, settings));
     rows.extend(terminal::checks(
         &app.foundation.env,
         app.foundation.loaded.settings.tui.images != Images::Off,
     ));
     rows.extend(app.all_warnings().into_iter().map(|text| ("warning", CheckStatus::Warning, text)));
-    let sign = |state| match state {
+    let sign = |state, text: &str| match state {
+        CheckStatus::Ok if text.starts_with("unknown") => '?',
         CheckStatus::Ok => '✓',
         CheckStatus::Warning => '!',
         CheckStatus::Error => '✗',
     };
-    let text =
-        rows.iter().map(|(name, state, text)| format!("{} {name}\t{}\n", sign(*state), visible_line(text)));
+    let text = rows
+        .iter()
+        .map(|(name, state, text)| format!("{} {name}\t{}\n", sign(*state, text), visible_line(text)));
     let more = "\n`aye doctor` in a shell also checks the model, the store, the rules and the plugins.\n";
     TextPage { title: "Terminal".to_owned(), text: text.collect::<String>() + more, ..TextPage::default() }
 }
