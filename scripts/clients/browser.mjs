@@ -193,6 +193,41 @@ await step("a denial with a reason reaches the model", async (opened) => {
   await page.waitForFunction(() => document.querySelector(".detail").textContent.includes("not in this test"));
 });
 
+await step("a dangerous command is red, and always allowed in this conversation first", async (opened) => {
+  const page = await opened();
+  await newConversation(page, "[[sh:rm -rf build && git push --force]]");
+  const card = openCard(page);
+  await card.waitFor();
+  expect(await card.evaluate((node) => node.classList.contains("dangerous")), "a red card");
+  const words = await card.locator(".dangerous").allTextContents();
+  expect(words.includes("--force") && words.some((word) => word.startsWith("rm")), `its dangerous words to be red, got ${words}`);
+  if (shots) await page.screenshot({ path: `${shots}/danger.png` });
+  await card.getByRole("button", { name: "Always allow" }).click();
+  expect(await card.getByRole("radio", { name: "this conversation" }).isChecked(), "this conversation to be selected");
+  await card.getByRole("button", { name: "Back" }).click();
+  await card.getByRole("button", { name: "Deny" }).click();
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(isIdle, null, { timeout: 20_000 });
+});
+
+await step("a change has the colours of its language and marks what differs", async (opened) => {
+  const page = await opened();
+  const shown = await page.evaluate(async () => {
+    const { renderDiff } = await import("/diff.js");
+    const lines = [" fn main() { // says it", "-    let a = \"x\";", "+    let a = \"äy\";", " é\u202e <b>1</b>", ""];
+    const node = renderDiff(`--- a.rs\n+++ b.rs\n@@ -1,3 +1,3 @@\n${lines.join("\n")}`);
+    const texts = (style) => [...node.querySelectorAll(`.${style}`)].map((part) => part.textContent);
+    const rows = [...node.querySelectorAll(".text")].map((row) => row.textContent);
+    const plain = renderDiff("@@ -1 +1 @@\n-let a\n+let b\n").querySelectorAll(".keyword").length;
+    return { keywords: texts("keyword"), comments: texts("comment"), changed: texts("changed"), rows, plain, bold: node.querySelectorAll("b").length };
+  });
+  const wanted = {
+    keywords: ["fn", "let", "let"], comments: ["// says it"], changed: ["x", "äy"],
+    rows: ["fn main() { // says it", "    let a = \"x\";", "    let a = \"äy\";", "é⟨U+202E⟩ <b>1</b>"], plain: 0, bold: 0,
+  };
+  expect(JSON.stringify(shown) === JSON.stringify(wanted), `${JSON.stringify(wanted)}, got ${JSON.stringify(shown)}`);
+});
+
 await step("edited arguments are what runs", async (opened) => {
   const page = await opened();
   await newConversation(page, "[[sh:echo proposed | tee browser.txt]]");

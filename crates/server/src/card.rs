@@ -94,6 +94,15 @@ impl From<&Actor> for CardActor {
     }
 }
 
+/// What makes a call dangerous.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CardDanger {
+    /// A sentence: `Deletes files and force-pushes`.
+    pub title: String,
+    /// The words of the command that make it so: `rm -rf`.
+    pub words: Vec<String>,
+}
+
 /// A question.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct QuestionCard {
@@ -131,6 +140,9 @@ pub struct QuestionCard {
     pub message: String,
     /// The reason for the question.
     pub why: String,
+    /// What makes the call dangerous, which the title says, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub danger: Option<CardDanger>,
     /// The worst that the call can do.
     pub risk: Option<Risk>,
     /// The sandbox profile that the kernel enforces after a plain approval.
@@ -169,6 +181,11 @@ impl QuestionCard {
             ProposedGrant { pattern: pattern.clone(), words: words.clone() }
         };
         let profile = suspension.profile();
+        let request = question.approval().filter(|_| kind == QuestionKind::Permission);
+        let danger = request.and_then(|request| {
+            let words = request.danger.as_ref().map(|danger| danger.words.clone()).unwrap_or_default();
+            Some(CardDanger { title: request.danger_title()?, words })
+        });
         Self {
             id: record.id.to_string(),
             thread_id: record.thread_id.to_string(),
@@ -189,6 +206,7 @@ impl QuestionCard {
             summary: call_summary(&pending.name, &pending.arguments),
             message: suspension.message.clone(),
             why: suspension.why().into_owned(),
+            danger,
             risk: suspension.risk(),
             profile,
             reach: suspension.reach(),
@@ -300,6 +318,16 @@ mod tests {
         );
         assert_eq!(card.proposals[0].pattern, "Edit(a)");
         assert_eq!(card.reach, Some(Profile::Workspace.reach(false)));
+    }
+
+    #[test]
+    fn a_card_names_what_is_dangerous() {
+        let danger = json!({"what": ["deletes files"], "words": ["rm -rf"]});
+        let card = QuestionCard::of(&record(json!({"why": "a", "danger": danger})), None);
+        let danger = card.danger.expect("is dangerous");
+        assert_eq!((danger.title.as_str(), danger.words), ("Deletes files", vec!["rm -rf".to_owned()]));
+        assert_eq!(card.title, danger.title);
+        assert!(QuestionCard::of(&record(json!({"why": "a"})), None).danger.is_none());
     }
 
     #[test]

@@ -98,7 +98,7 @@ export class Call {
     const isData = text === null && data !== null && typeof data === "object" && Object.keys(data).length;
     if (text === null && ["number", "boolean"].includes(typeof data)) text = String(data);
     text = this.isOver && text ? text : this.output || (this.state === "waiting" ? "" : text) || "";
-    if (diff) parts.push(renderDiff(diff));
+    if (diff) parts.push(renderDiff(diff, this.args?.file_path));
     else if (looksLikeDiff(text)) parts.push(renderDiff(text));
     else if (this.isOver && isData) parts.push(shownValue(data));
     else if (text) {

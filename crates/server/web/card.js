@@ -17,6 +17,9 @@ const SCOPES = [
   ["all", "all projects", "in all your projects"],
 ];
 
+/** A file of the folder without the folder, which is named below it. */
+const below = (folder, path) => (folder && path.startsWith(`${folder}/`) ? path.slice(folder.length + 1) : path);
+
 export class Card {
   /** `events`: what follows when the card is `closed`, and when it is `gone`. */
   constructor(data, events) {
@@ -118,6 +121,13 @@ export class Card {
     return this.data.title || `${toolWords(this.data.tool)} asks`;
   }
 
+  /** The rule that a command lacks is not for typing here: a button adds it. */
+  why() {
+    const { why, proposals } = this.data;
+    const [what, rule] = proposals?.length && why ? why.split("; add `") : [why];
+    return rule === undefined ? why : `${what}; “Always allow…” adds one`;
+  }
+
   draw() {
     const { data } = this;
     const title = el("h3", { id: `title-${data.id}` }, oneLine(this.title()), this.edited && el("span", { class: "warn" }, " · as you edited it"));
@@ -135,6 +145,8 @@ export class Card {
       : null;
     fill(this.head, from, title, message, moved);
     this.node.setAttribute("aria-labelledby", `title-${data.id}`);
+    // What the user wrote is another call; nobody has judged its danger.
+    this.node.classList.toggle("dangerous", Boolean(data.danger) && !this.edited);
 
     fill(this.body, this.content(), this.end);
     this.body.hidden = this.body.childElementCount < 2;
@@ -142,7 +154,7 @@ export class Card {
     if (this.body.hidden) this.isRead = true;
 
     const facts = [
-      ["Why", data.why === data.message && !isSaid ? null : data.why],
+      ["Why", data.why === data.message && !isSaid ? null : this.why()],
       ["Risk", data.risk],
       ["Reach", data.reach],
       ["Profile", data.reach ? null : data.profile],
@@ -159,12 +171,15 @@ export class Card {
     if (this.edited) return callShown(this.edited);
     const parts = [];
     for (const file of data.files ?? []) {
-      parts.push(el("p", { class: "path" }, el("span", {}, file.path), el("span", { class: "dim" }, file.exists === false ? " new file" : "")));
-      if (typeof file.diff === "string") parts.push(renderDiff(file.diff));
+      parts.push(el("p", { class: "path" }, el("span", {}, below(data.cwd, file.path)), el("span", { class: "dim" }, file.exists === false ? " new file" : "")));
+      if (typeof file.diff === "string") parts.push(renderDiff(file.diff, file.path));
       else parts.push(el("p", { class: "unshown warn" }, "This change cannot be shown: the file is binary, or too long."));
     }
     if (typeof data.command === "string") {
-      parts.push(...callShown({ ...data.arguments, command: data.command }));
+      const args = { ...data.arguments, command: data.command };
+      // The title asks with it.
+      if (data.title === `${args.description}?`) delete args.description;
+      parts.push(...callShown(args, data.danger?.words));
     } else if (!parts.length && data.kind !== "form" && data.arguments && Object.keys(data.arguments).length) {
       parts.push(...callShown(data.arguments));
     }
@@ -216,10 +231,11 @@ export class Card {
         add(this.actions, el("p", { class: "dim" }, "The program that offers this tool has to answer."), open("Answer for it", "form"), open("Deny", "deny", "secondary"));
         break;
       default: {
+        const style = data.danger && !this.edited ? "danger" : "primary";
         const approve = () => this.decide("approve", this.approval(), "Approving");
         add(
           this.actions,
-          guarded(this.edited ? "Approve as edited" : "Approve", "primary", approve),
+          guarded(this.edited ? "Approve as edited" : "Approve", style, approve),
           open("Deny", "deny", "secondary"),
           el(
             "div",
@@ -361,7 +377,9 @@ export class Card {
   grantPanel(back) {
     const proposals = this.data.proposals;
     let pattern = proposals[0].pattern;
-    let scope = SCOPES[0];
+    // "Always" means always: this project, and for what is dangerous this conversation, as in the terminal.
+    const first = this.data.danger ? 1 : 2;
+    let scope = SCOPES[first];
     const sentence = el("p", { class: "sentence" });
     const say = () => fill(sentence, "Grants ", el("code", {}, pattern), ` ${scope[2]}, and approves this call.`);
     const radio = (name, text, detail, isChecked, pick) =>
@@ -388,7 +406,7 @@ export class Card {
         el("legend", {}, "Always allow"),
         proposals.map((proposal, at) => radio("rule", el("code", {}, proposal.pattern), own(` ${proposal.words ?? ""}`), at === 0, () => (pattern = proposal.pattern))),
       ),
-      el("fieldset", {}, el("legend", {}, "In"), el("div", { class: "scopes" }, SCOPES.map((each, at) => radio("scope", each[1], null, at === 0, () => (scope = each))))),
+      el("fieldset", {}, el("legend", {}, "In"), el("div", { class: "scopes" }, SCOPES.map((each, at) => radio("scope", each[1], null, at === first, () => (scope = each))))),
       sentence,
       el("div", { class: "row" }, el("button", { type: "submit", class: "primary guarded" }, "Grant and approve"), button("Back", "quiet", () => back())),
     );

@@ -1,5 +1,6 @@
 // Markdown as elements.
 
+import { codeShown, languageOf } from "./code.js";
 import { add, el } from "./text.js";
 
 /** Called when what is shown grew, to keep the end in sight. */
@@ -123,7 +124,8 @@ function renderBlock({ kind, source }, depth) {
       const fence = FENCE.exec(lines[0]);
       const closes = lines.length > 1 && /^ {0,3}(`{3,}|~{3,})\s*$/.test(lines.at(-1));
       const body = lines.slice(1, closes ? -1 : undefined).join("\n");
-      return el("pre", { class: "code", tabindex: "0", "data-language": fence[2].trim().split(/\s/)[0] || null }, el("code", {}, body));
+      const language = fence[2].trim().split(/\s/)[0];
+      return el("pre", { class: "code", tabindex: "0", "data-language": language || null }, el("code", {}, codeShown(body, languageOf(language))));
     }
     case "heading": {
       const [, marks, text] = HEADING.exec(source);

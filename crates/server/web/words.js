@@ -1,5 +1,6 @@
 // Times, names of tools, calls and decisions in words.
 
+import { commandShown } from "./code.js";
 import { el, oneLine } from "./text.js";
 
 /** The server's clock less this device's: a question expires by the server's. */
@@ -69,12 +70,12 @@ const shownMembers = (members) =>
 
 const TODO = { completed: "☒", in_progress: "▸", pending: "☐" };
 
-/** The whole call: a command as it will run, and its other arguments below it. */
-export function callShown(args) {
+/** The whole call: a command as it will run, the words of it that are dangerous, and its other arguments below it. */
+export function callShown(args, danger) {
   if (typeof args === "string") return [el("pre", { class: "call" }, args)];
   const { command, todos, ...rest } = args ?? {};
   const parts = [];
-  if (typeof command === "string") parts.push(el("pre", { class: "call" }, command));
+  if (typeof command === "string") parts.push(commandShown(command, danger));
   else if (command !== undefined) rest.command = command;
   if (Array.isArray(todos) && todos.every((todo) => typeof todo?.content === "string" && TODO[todo.status])) {
     parts.push(el("ul", { class: "todos" }, todos.map((todo) => el("li", {}, `${TODO[todo.status]} ${todo.content}`))));

@@ -31,6 +31,7 @@ macro_rules! modules {
 modules! {
     call "call.js"
     card "card.js"
+    code "code.js"
     connection "connection.js"
     diff "diff.js"
     forms "forms.js"
