@@ -20,7 +20,6 @@ use crate::cli::shared::PageArgs;
 use crate::cli::start::{OnUnknown, OutputFormatArg, StartFlags};
 use crate::cli::time::span;
 use crate::commands::put_json;
-use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
 use crate::contract::judgement::Profile;
 use crate::contract::question::subject;
@@ -417,7 +416,7 @@ async fn answer_all(
     cli: &StartFlags,
     foundation: &Foundation,
 ) -> Result<u8, Failure> {
-    let now = SystemClock.now_ms();
+    let now = store.clock().now_ms();
     let _expired = store.expire_due(now).await.map_err(Failure::failed)?;
     let mut found: Vec<SuspensionRecord> = Vec::new();
     let mut refused = Vec::new();
@@ -451,7 +450,7 @@ async fn answer_each(
 ) -> Result<u8, Failure> {
     several_conversations(&found, then)?;
     let count = found.len();
-    let now = SystemClock.now_ms();
+    let now = store.clock().now_ms();
     let _expired = store.expire_due(now).await.map_err(Failure::failed)?;
     let (fits, unfit): (Vec<_>, Vec<_>) =
         found.into_iter().map(|one| (check(&one, answer), one)).partition(|(check, _)| check.is_ok());
@@ -486,7 +485,7 @@ async fn settle(
     cli: &StartFlags,
     foundation: &Foundation,
 ) -> Result<(u8, Vec<Failure>), Failure> {
-    let now = SystemClock.now_ms();
+    let now = store.clock().now_ms();
     let mut follow = resume::Follow::new(store);
     let mut lost = Vec::new();
     let mut answered = Vec::new();

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::commands::columns::columns;
 use crate::commands::{put_json, when};
-use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::record::GrantRecord;
 use crate::contract::storage::SharedStore;
@@ -158,7 +157,7 @@ impl GrantStatus {
 pub(crate) async fn run(command: GrantsCommand, foundation: &Foundation) -> Result<u8, Failure> {
     let only_reads = matches!(command, GrantsCommand::List { .. } | GrantsCommand::Show { .. });
     let store = if only_reads { foundation.open_store_to_read()? } else { foundation.open_store()? };
-    let now = SystemClock.now_ms();
+    let now = store.clock().now_ms();
     match command {
         GrantsCommand::List { all, json } => {
             let rows = rows(&store, now, all).await.map_err(Failure::failed)?;

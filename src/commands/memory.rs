@@ -8,7 +8,6 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::commands::{put_json, when};
-use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::display::{visible, visible_line};
 use crate::contract::storage::SharedStore;
 use crate::contract::suspension::Actor;
@@ -94,9 +93,8 @@ async fn execute(
     store: &SharedStore,
     foundation: &Foundation,
 ) -> Result<(), Failure> {
-    let notes =
-        places(foundation).access(store.profile_store(Arc::new(SystemClock)).map_err(Failure::failed)?);
-    let stamp = || stamp(crate::program::app_context::actor(foundation, "cli"), SystemClock.now_ms());
+    let notes = places(foundation).access(store.profile_store(store.clock()).map_err(Failure::failed)?);
+    let stamp = || stamp(crate::program::app_context::actor(foundation, "cli"), store.clock().now_ms());
     match command {
         MemoryCommand::List { all, json } => list(&notes, foundation, all, json).await,
         MemoryCommand::Add { text, user, form } => {

@@ -11,7 +11,6 @@ use crate::commands::approvals::answer_commands;
 use crate::commands::columns::columns;
 use crate::commands::{print, since};
 use crate::compose::{self, WrittenMessage};
-use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::consumer::Consumer;
 use crate::contract::display::escape_json;
 use crate::contract::ids::ThreadId;
@@ -182,7 +181,7 @@ async fn add(
     foundation: &Foundation,
     cli: &StartFlags,
 ) -> Result<(), Failure> {
-    let now = SystemClock.now_ms();
+    let now = store.clock().now_ms();
     let piped = print::piped()?;
     let prompt = args.text.as_deref().filter(|text| !text.trim().is_empty());
     let text = compose::with_piped(prompt, piped)
@@ -468,7 +467,7 @@ async fn named(ids: &[String], store: &SharedStore) -> Result<Vec<MailboxJob>, F
 /// Messages to webhooks.
 async fn outbox(args: &QueueOutboxArgs, store: &SharedStore, foundation: &Foundation) -> Result<(), Failure> {
     if let Some(number) = args.retry {
-        if !store.retry_in_outbox(number, SystemClock.now_ms()).await.map_err(Failure::failed)? {
+        if !store.retry_in_outbox(number, store.clock().now_ms()).await.map_err(Failure::failed)? {
             return Err(Failure::usage(format!(
                 "no dead message has the number {number}; `aye queue outbox` lists messages"
             )));
@@ -540,7 +539,7 @@ async fn cancel(ids: &[String], store: &SharedStore) -> Result<(), Failure> {
         )));
     }
     for job in jobs {
-        match store.cancel_job(&job.job_id, SystemClock.now_ms()).await.map_err(Failure::failed)? {
+        match store.cancel_job(&job.job_id, store.clock().now_ms()).await.map_err(Failure::failed)? {
             Some(job) => put(&format!("{}  cancelled\n", job.sequence))?,
             None => {
                 return Err(Failure::failed(format!("job {} has just started", job.sequence)));
@@ -560,7 +559,7 @@ async fn retry(ids: &[String], store: &SharedStore) -> Result<(), Failure> {
         )));
     }
     for job in jobs {
-        let again = store.requeue_dead(&job.job_id, SystemClock.now_ms()).await.map_err(Failure::failed)?;
+        let again = store.requeue_dead(&job.job_id, store.clock().now_ms()).await.map_err(Failure::failed)?;
         match again {
             Some(again) => put(&format!("{}  queued again as {}\n", job.sequence, again.sequence))?,
             None => {

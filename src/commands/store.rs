@@ -10,7 +10,6 @@ use serde_json::json;
 use crate::cli::shared::JsonFlag;
 use crate::cli::time::span;
 use crate::commands::{put_json, when};
-use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::record::{Owner, SuspensionStatus};
 use crate::contract::storage::{ProgramStore, PrunePlace, SharedStore, SuspensionFilter};
@@ -145,7 +144,7 @@ fn size(bytes: u64) -> String {
 
 async fn prune(args: PruneArgs, foundation: &Foundation) -> Result<(), Failure> {
     let store = foundation.open_store()?;
-    let now = SystemClock.now_ms();
+    let now = store.clock().now_ms();
     let span = args.older_than.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
     let before = span.map(|span| now.saturating_sub(span));
     let bytes = store.used_bytes().await.map_err(Failure::failed)?;
@@ -194,7 +193,7 @@ pub(crate) async fn prune_store(
         }
         let actor = crate::program::app_context::actor(foundation, "cli");
         let pruned =
-            store.prune(before, place, actor, SystemClock.now_ms()).await.map_err(Failure::failed)?;
+            store.prune(before, place, actor, store.clock().now_ms()).await.map_err(Failure::failed)?;
         gone += pruned.threads.len() as u64;
         match pruned.next {
             Some(next) => place = next,
@@ -207,7 +206,6 @@ async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
     let backup = foundation.workspace.cwd.join(file);
     let name = visible_line(&backup.to_string_lossy()).into_owned();
     let own = Owner::of_this_process();
-    let now = SystemClock.now_ms();
     foundation.make_folders()?;
     let target = foundation.paths.database();
     let folder = target.parent().unwrap_or(Path::new(".")).to_owned();
@@ -224,6 +222,7 @@ async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
         source.close().await;
     }
     let restored = Store::open(&copy).map_err(Failure::failed)?;
+    let now = restored.clock().now_ms();
     let unknown = mark_unknown(&restored, &own, now).await.map_err(Failure::failed)?;
     let threads = restored.threads(None).await.map_err(Failure::failed)?.len();
     // As it was before the backup returns; read without a change, whatever its state is.
@@ -337,7 +336,7 @@ pub(crate) async fn prune_by_setting(store: &SharedStore, foundation: &Foundatio
     let caches = foundation.paths.cache_dir.clone();
     let _ = tokio::task::spawn_blocking(move || SandboxFolders::remove_unused(&caches, UNUSED)).await;
     let Expiry::After(keep) = foundation.loaded.settings.threads.keep else { return };
-    let now = SystemClock.now_ms();
+    let now = store.clock().now_ms();
     let before = now.saturating_sub(u64::try_from(keep.as_millis()).unwrap_or(u64::MAX));
     match prune_store(store, Some(before), None, foundation).await {
         Ok(0) => {}

@@ -9,7 +9,6 @@ use crate::cli::start::StartFlags;
 use crate::commands::columns::columns;
 use crate::commands::{put_json, when};
 use crate::contract::child::{ChildStatus, TaskRecord};
-use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::command::{CommandEnd, CommandRecord};
 use crate::contract::display::visible_line;
 use crate::contract::foreign::ForeignError;
@@ -70,7 +69,7 @@ pub(crate) async fn run(
                 let all = tasks.iter().map(object).chain(commands.iter().map(command_object));
                 put_json(&Value::Array(all.collect()))?;
             } else {
-                put(&lines(&tasks, &commands, SystemClock.now_ms()))?;
+                put(&lines(&tasks, &commands, store.clock().now_ms()))?;
             }
             store.close().await;
             Ok(0)
@@ -85,7 +84,7 @@ pub(crate) async fn run(
                     value["output"] = output.into();
                     put_json(&value)?;
                 } else {
-                    put(&command_shown(&command, &output, SystemClock.now_ms()))?;
+                    put(&command_shown(&command, &output, store.clock().now_ms()))?;
                 }
                 store.close().await;
                 return Ok(0);
@@ -98,7 +97,7 @@ pub(crate) async fn run(
                 value["response"] = answer.into();
                 put_json(&value)?;
             } else {
-                put(&shown(task, answer.as_deref().unwrap_or_default(), SystemClock.now_ms()))?;
+                put(&shown(task, answer.as_deref().unwrap_or_default(), store.clock().now_ms()))?;
             }
             store.close().await;
             Ok(0)

@@ -10,7 +10,6 @@ use crate::cli::shared::{ListArgs, PageArgs};
 use crate::commands::columns::columns;
 use crate::commands::pager::Pager;
 use crate::commands::{JsonRows, put_json, thread_by_prefix, when};
-use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::ids::{CallId, RunId};
 use crate::contract::lifecycle::RunStatus;
@@ -147,13 +146,13 @@ pub(crate) async fn run(command: ThreadsCommand, foundation: &Foundation) -> Res
         }
         ThreadsCommand::Pin { id, off } => {
             let thread = thread_by_prefix(&store, &id).await?;
-            let pin = (!off).then(|| SystemClock.now_ms());
+            let pin = (!off).then(|| store.clock().now_ms());
             store.pin_thread(&thread.id, pin).await.map_err(Failure::failed)?;
         }
         ThreadsCommand::Fork { id, messages } => {
             let thread = thread_by_prefix(&store, &id).await?;
             let copy =
-                crate::terminal::rewind::fork_stored(&store, &thread.id, messages, SystemClock.now_ms())
+                crate::terminal::rewind::fork_stored(&store, &thread.id, messages, store.clock().now_ms())
                     .await?;
             put(&format!("{copy}\n"))?;
         }
@@ -324,7 +323,7 @@ async fn import(store: &SharedStore, file: &Path, foundation: &Foundation) -> Re
         })
     })?;
     let id = copy.thread.id.clone();
-    let (questions, unknown) = adopt_all(&mut copy);
+    let (questions, unknown) = adopt_all(&mut copy, store.clock().now_ms());
     store.import_thread_file(copy, file).await.map_err(|error| {
         Failure::failed(format!("{name} cannot be imported: {error}; nothing was imported"))
     })?;
@@ -342,7 +341,7 @@ async fn import(store: &SharedStore, file: &Path, foundation: &Foundation) -> Re
 
 /// Prepares the unfinished runs of a copy to continue here, with those of its subagents. Returns the number of pending
 /// questions, and of calls that may have run since the export.
-fn adopt_all(copy: &mut ThreadCopy) -> (usize, u64) {
+fn adopt_all(copy: &mut ThreadCopy, now: u64) -> (usize, u64) {
     let mut below = std::mem::take(&mut copy.children);
     let served: Vec<_> = below
         .iter()
@@ -351,7 +350,7 @@ fn adopt_all(copy: &mut ThreadCopy) -> (usize, u64) {
         .collect();
     let (mut open, mut unknown) = (0, 0);
     for copy in std::iter::once(&mut *copy).chain(&mut below) {
-        let (questions, marked) = adopt_runs(copy, &served);
+        let (questions, marked) = adopt_runs(copy, &served, now);
         (open, unknown) = (open + questions, unknown + marked);
     }
     copy.children = below;
@@ -359,8 +358,8 @@ fn adopt_all(copy: &mut ThreadCopy) -> (usize, u64) {
 }
 
 /// Does the same for one conversation. `served`: the calls that subagents work on whose conversations are in the copy.
-fn adopt_runs(copy: &mut ThreadCopy, served: &[(RunId, CallId)]) -> (usize, u64) {
-    let (own, now) = (Owner::of_this_process(), SystemClock.now_ms());
+fn adopt_runs(copy: &mut ThreadCopy, served: &[(RunId, CallId)], now: u64) -> (usize, u64) {
+    let own = Owner::of_this_process();
     let (mut open, mut unknown) = (0, 0);
     let rest = &mut copy.rest;
     for run in rest.runs.iter_mut().filter(|run| run.status != RunStatus::Done) {
@@ -385,7 +384,7 @@ async fn delete(store: &SharedStore, ids: Vec<String>, foundation: &Foundation) 
         found.push(thread_by_prefix(store, &id).await?);
     }
     for thread in found {
-        let (actor, now) = (crate::program::app_context::actor(foundation, "cli"), SystemClock.now_ms());
+        let (actor, now) = (crate::program::app_context::actor(foundation, "cli"), store.clock().now_ms());
         store.delete_thread(&thread.id, &Owner::default(), actor, now).await.map_err(Failure::failed)?;
         put_stderr(&format!("deleted {}", thread.id));
     }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use crate::a2a::{A2aBackend, EndpointError};
 use crate::cli::start::{StartFlags, StartKind};
 use crate::config::{self, Instructions, ModelSelection, OnLimit, Origin, SandboxMissing, fill_variables};
-use crate::contract::clock::{Clock, SystemClock};
+use crate::contract::clock::Clock;
 use crate::contract::ids::ThreadId;
 use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::record::Owner;
@@ -137,7 +137,7 @@ impl AppContext {
         let rules = foundation.rules(cli)?;
         let reminders = reminders::in_force(&mut foundation);
         let selection = models::choose(&foundation).await?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let clock = store.clock();
         let permission = permissions_of(&foundation, rules);
         permission.set_terms(foundation.loaded.settings.questions.clone());
         let file_rules = permission.policy(&AgentSpec::new(AGENT));
@@ -436,7 +436,6 @@ fn runtime(
         .with_targets(Arc::clone(targets));
     let mut builder = AgentRuntimeBuilder::new()
         .with_thread_run_store(store.clone())
-        .with_clock(Arc::clone(clock))
         .with_owner(Owner::of_this_process())
         .with_lease(settings.lease)
         .with_leftover_handler(Arc::new(|left| {

@@ -147,7 +147,7 @@ impl Webhooks {
                 key,
                 format!("{TARGET}{name}"),
                 body,
-                SystemClock.now_ms(),
+                self.0.store.clock().now_ms(),
             );
             put.await.map_err(|error| error.to_string())?;
         }
@@ -163,7 +163,7 @@ impl Webhooks {
             push_key(&to.run, id, stop),
             format!("{PUSH}{} {id}", to.run),
             body.to_string(),
-            SystemClock.now_ms(),
+            self.0.store.clock().now_ms(),
         );
         if put.await? {
             let webhooks = self.clone();
@@ -181,11 +181,11 @@ impl Webhooks {
             return;
         }
         let (weak, rows_changed) = (Arc::downgrade(&self.0), Arc::clone(&self.0.rows_changed));
+        let clock = self.0.store.clock();
         tokio::spawn(async move {
             let mut at = at;
             loop {
-                let pause =
-                    Duration::from_millis(at.saturating_sub(SystemClock.now_ms())).max(SHORTEST_PAUSE);
+                let pause = Duration::from_millis(at.saturating_sub(clock.now_ms())).max(SHORTEST_PAUSE);
                 let _ = tokio::time::timeout(pause, rows_changed.notified()).await;
                 let Some(inner) = weak.upgrade() else { return };
                 if let Some(next) = inner.send_all().await {
@@ -204,9 +204,9 @@ impl Webhooks {
 }
 
 /// When to try again after the store could not be read or written.
-fn after_store_error() -> u64 {
+fn after_store_error(clock: &dyn Clock) -> u64 {
     let pause = u64::try_from(PAUSE_AFTER_STORE_ERROR.as_millis()).unwrap_or(u64::MAX);
-    SystemClock.now_ms().saturating_add(pause)
+    clock.now_ms().saturating_add(pause)
 }
 
 impl Inner {
@@ -214,12 +214,12 @@ impl Inner {
     async fn send_all(&self) -> Option<u64> {
         let lease = u64::try_from(LIMIT.as_millis()).unwrap_or(u64::MAX) * 2;
         loop {
-            let row = match self.store.claim_from_outbox(SystemClock.now_ms(), lease).await {
+            let row = match self.store.claim_from_outbox(self.store.clock().now_ms(), lease).await {
                 Ok(Ok(row)) => row,
                 Ok(Err(next)) => return next,
                 Err(error) => {
                     tracing::warn!(%error, "messages to webhooks cannot be read");
-                    return Some(after_store_error());
+                    return Some(after_store_error(&*self.store.clock()));
                 }
             };
             let outcome = match self.send(&row).await {
@@ -231,13 +231,15 @@ impl Inner {
                     } else {
                         let pause = PAUSES.0.saturating_mul(1 << row.attempt_count.min(16)).min(PAUSES.1);
                         let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-                        OutboxOutcome::Retry { at: SystemClock.now_ms().saturating_add(pause), error }
+                        OutboxOutcome::Retry { at: self.store.clock().now_ms().saturating_add(pause), error }
                     }
                 }
             };
-            if let Err(error) = self.store.settle_in_outbox(row.number, outcome, SystemClock.now_ms()).await {
+            if let Err(error) =
+                self.store.settle_in_outbox(row.number, outcome, self.store.clock().now_ms()).await
+            {
                 tracing::warn!(%error, "the outcome of a delivery cannot be stored");
-                return Some(after_store_error());
+                return Some(after_store_error(&*self.store.clock()));
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use crate::cli::start::StartFlags;
 use crate::commands::approvals::GrantFlags;
-use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::grant::{GrantEnd, GrantRequest};
 use crate::contract::question::Question;
@@ -43,7 +42,7 @@ pub(crate) async fn give(
         Some(_) | None if is_dangerous(&asked) => GrantScope::Thread(asked.thread_id.clone()),
         Some(_) | None => GrantScope::Project(there_is.workspace.root.clone()),
     };
-    let now = SystemClock.now_ms();
+    let now = store.clock().now_ms();
     let permissions = crate::program::parts::permissions_of(&there_is, rules);
     permissions.set_grants(store.grants(now).await.map_err(Failure::failed)?);
     let in_force = permissions.rules_for(&asked.thread_id, &asked.run_id, &[]);

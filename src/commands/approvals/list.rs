@@ -8,7 +8,6 @@ use super::waiting;
 use crate::commands::approvals::InboxArgs;
 use crate::commands::pager::Pager;
 use crate::commands::{put_json, thread_by_prefix, when};
-use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::record::InboxRow;
 use crate::contract::storage::{InboxFilter, SharedStore, StoreError};
@@ -27,7 +26,7 @@ pub(super) async fn run(
     store: &SharedStore,
     foundation: &Foundation,
 ) -> Result<u8, Failure> {
-    let now = SystemClock.now_ms();
+    let now = store.clock().now_ms();
     // A store that cannot be written to keeps what is over; it is left out of the list all the same.
     match store.expire_due(now).await {
         Ok(_) | Err(StoreError::ReadOnly) => {}

@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 use crate::cli::start::StartFlags;
 use crate::commands::approvals::{AnswerKind, CommandAnswer};
 use crate::commands::thread_by_prefix;
-use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::diff::unified;
 use crate::contract::display::visible;
 use crate::contract::identity::{RunIdentity, RunOrigin};
@@ -205,7 +204,7 @@ async fn review_elsewhere(
     let cwd = thread.map_or_else(|| foundation.workspace.cwd.clone(), |thread| thread.cwd);
     let mut there = load_at(&cwd, foundation, cli)?;
     let rules = there.rules(cli)?;
-    let grants = store.grants(SystemClock.now_ms()).await?;
+    let grants = store.grants(store.clock().now_ms()).await?;
     let permissions = crate::program::parts::permissions_of(&there, rules);
     permissions.set_grants(grants);
     let name = &suspension.ticket.pending.name;

@@ -10,7 +10,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::list::filter;
 use super::waiting;
 use crate::commands::approvals::InboxArgs;
-use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::escape_json;
 use crate::contract::ids::SuspensionId;
 use crate::contract::record::InboxRow;
@@ -26,7 +25,7 @@ pub(super) async fn run(args: &InboxArgs, store: &SharedStore) -> Result<u8, Fai
     let mut ends = Ends::new();
     let mut printed: HashSet<SuspensionId> = HashSet::new();
     loop {
-        let now = SystemClock.now_ms();
+        let now = store.clock().now_ms();
         let filter = filter(args, store, now).await?;
         let rows = waiting(store, InboxFilter { asked_before: None, ..filter.clone() }, now).await?;
         let is_due = |row: &InboxRow| filter.asked_before.is_none_or(|before| row.created_at < before);
