@@ -11,13 +11,13 @@ use serde_json::json;
 
 use crate::commands::since::since;
 use crate::commands::{put_json, when};
-use crate::contract::audit::{AuditFault, AuditReport, AuditRow};
+use crate::contract::audit::{AuditFault, AuditFaultKind, AuditReport, AuditRow};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{escape_json, visible_line};
 use crate::contract::ids::ThreadId;
 use crate::contract::judgement::TriedRule;
 use crate::contract::record::GrantRecord;
-use crate::contract::storage::{AuditFilter, SharedStore};
+use crate::contract::storage::{AuditFilter, SharedStore, verify_sealed};
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
 use crate::program::{put, put_or_stop, put_stderr};
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: AuditArgs, foundation: &Foundation) -> Result<u8, 
     let since = since(args.since.as_deref(), SystemClock.now_ms())?;
     let store = foundation.open_store_to_read()?;
     if args.verify {
-        let report = store.verify_audit().await.map_err(Failure::failed)?;
+        let report = verify_sealed(&*store).await.map_err(Failure::failed)?;
         store.close().await;
         return verified(&report, args.json);
     }
@@ -157,20 +157,31 @@ fn verified(report: &AuditReport, json: bool) -> Result<u8, Failure> {
         put_json(&value)?;
         return Ok(code);
     }
+    put(&shown(report))?;
+    Ok(code)
+}
+
+/// Describes a report: its faults, and how much was checked.
+fn shown(report: &AuditReport) -> String {
     let mut out = String::new();
     for fault in &report.faults {
         out.push_str(&fault_text(fault));
         out.push('\n');
     }
     let count = |n: u64, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
-    let rows = count(report.rows, "row", "rows");
-    let times = match (report.first_at, report.last_at) {
-        (Some(first), Some(last)) => format!(", {} to {}", when(first), when(last)),
-        _ => String::new(),
-    };
+    let mut rows = count(report.rows, "row", "rows");
+    if report.chains > 1 {
+        let _ = write!(rows, " in {} chains", report.chains);
+    }
+    if let (Some(first), Some(last)) = (report.first_at, report.last_at) {
+        let _ = write!(rows, ", {} to {}", when(first), when(last));
+    }
+    if report.chains > 1 {
+        let _ = write!(rows, "; {}", count(report.seals, "seal", "seals"));
+    }
     if report.is_whole() {
         let lists = count(report.rules, "list of rules", "lists of rules");
-        let _ = writeln!(out, "intact: {rows}{times}; {lists}; the tables match");
+        let _ = writeln!(out, "intact: {rows}; {lists}; the tables match");
     } else {
         let wrong = report.faults.len() as u64 + report.unlisted;
         let listed = match report.unlisted {
@@ -178,10 +189,9 @@ fn verified(report: &AuditReport, json: bool) -> Result<u8, Failure> {
             more => format!(", {more} of them not listed"),
         };
         let things = count(wrong, "fault", "faults");
-        let _ = writeln!(out, "broken: {things}{listed}; {rows}{times}");
+        let _ = writeln!(out, "broken: {things}{listed}; {rows}");
     }
-    put(&out)?;
-    Ok(code)
+    out
 }
 
 /// Describes one fault on one line.
@@ -189,15 +199,20 @@ fn fault_text(fault: &AuditFault) -> String {
     let rows = match (fault.n, fault.last) {
         (Some(first), Some(last)) => format!("rows {first} to {last}"),
         (Some(n), None) => format!("row {n}"),
+        (None, _) if fault.kind == AuditFaultKind::Seal => "seals".to_owned(),
         (None, _) => "audit".to_owned(),
     };
-    let is_missing = fault.kind == crate::contract::audit::AuditFaultKind::Missing;
+    let chain = match fault.chain.as_str() {
+        "" => String::new(),
+        chain => format!(" of chain {}", visible_line(chain)),
+    };
+    let is_missing = fault.kind == AuditFaultKind::Missing;
     let at = match fault.at {
         Some(at) if is_missing => format!(" (after {})", when(at)),
         Some(at) => format!(" (of {})", when(at)),
         None => String::new(),
     };
-    format!("{rows}{at}: {}", visible_line(&fault.what))
+    format!("{rows}{chain}{at}: {}", visible_line(&fault.what))
 }
 
 #[cfg(test)]

@@ -189,6 +189,7 @@ fn row_of(row: &Row<'_>) -> Result<AuditRow, SqlFailure> {
     let body = serde_json::from_slice(bytes)
         .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(bytes).into_owned()));
     Ok(AuditRow {
+        chain: String::new(),
         n: uint(row.get(0)?),
         at: uint(row.get(1)?),
         kind: kind_of(row)?,

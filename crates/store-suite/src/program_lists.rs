@@ -7,7 +7,7 @@ use aye_core::contract::child::ChildRecord;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::judgement::{JudgedCall, Judgement};
 use aye_core::contract::program_store::{
-    InboxFilter, MessageSelection, ProgramStore, RowFeed, SuspensionLookup, ThreadLookup,
+    InboxFilter, MessageSelection, ProgramStore, RowFeed, SuspensionLookup, ThreadLookup, verify_sealed,
 };
 use aye_core::contract::record::*;
 use aye_core::contract::storage::{AuditFilter, StoreError};
@@ -172,6 +172,17 @@ pub async fn the_audit_is_read_row_by_row_and_call_by_call(store: &dyn ProgramSt
     assert_eq!(kinds(&calls[0]), [AuditKind::Asked, AuditKind::Decided], "a call comes whole, in its place");
     let nothing = AuditFilter { thread: Some("t9".into()), ..AuditFilter::default() };
     assert_eq!(read(store.read_audit_calls(nothing)).await, [] as [Vec<AuditRow>; 0]);
+    let report = verify_sealed(store).await.unwrap();
+    assert!(report.is_whole(), "{report:?}");
+    assert_eq!((report.rows, report.chains), (202, 1), "all rows are about one conversation");
+    let rows: Vec<_> =
+        all.iter().map(|row| (row.chain.clone(), row.n)).chain([("no such chain".into(), 1)]).collect();
+    let hashes: Vec<_> = all.iter().map(|row| Some(row.hash.clone())).chain([None]).collect();
+    assert_eq!(store.audit_hashes(rows).await.unwrap(), hashes);
+    assert_eq!(
+        store.audit_hashes(vec![(all[0].chain.clone(), 203), (all[0].chain.clone(), 0)]).await.unwrap(),
+        [None, None]
+    );
     assert_eq!(store.audit_threads("t").await.unwrap(), [ThreadId::from("t1")]);
     assert_eq!(store.audit_threads("x").await.unwrap(), []);
     let report = store.verify_audit().await.unwrap();

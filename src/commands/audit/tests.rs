@@ -3,13 +3,14 @@
 use serde_json::json;
 
 use super::*;
-use crate::contract::audit::{AuditFaultKind, AuditKind};
+use crate::contract::audit::AuditKind;
 use crate::contract::record::GrantScope;
 use crate::contract::suspension::Actor;
 
 fn row(n: u64, at: u64, kind: AuditKind, body: serde_json::Value) -> AuditRow {
     let is_alone = matches!(kind, AuditKind::Granted | AuditKind::Deleted);
     AuditRow {
+        chain: String::new(),
         n,
         at,
         kind,
@@ -160,6 +161,7 @@ fn broken_rows_are_still_shown() {
 fn a_fault_names_its_rows_and_their_time() {
     let mut fault = AuditFault {
         kind: AuditFaultKind::Missing,
+        chain: String::new(),
         n: Some(3),
         last: Some(9),
         at: None,
@@ -168,4 +170,18 @@ fn a_fault_names_its_rows_and_their_time() {
     assert_eq!(fault_text(&fault), "rows 3 to 9: 7 rows are missing^[");
     fault = AuditFault { kind: AuditFaultKind::Tables, n: None, last: None, ..fault };
     assert!(fault_text(&fault).starts_with("audit: "), "{}", fault_text(&fault));
+    fault = AuditFault { chain: "t\u{1b}1".into(), n: Some(4), ..fault };
+    assert!(fault_text(&fault).starts_with("row 4 of chain t^[1: "), "{}", fault_text(&fault));
+    fault = AuditFault { kind: AuditFaultKind::Seal, chain: String::new(), n: None, ..fault };
+    assert!(fault_text(&fault).starts_with("seals: "), "{}", fault_text(&fault));
+}
+
+#[test]
+fn a_report_names_chains_and_seals_where_there_are_several() {
+    let one = AuditReport { rows: 7, chains: 1, rules: 1, ..AuditReport::default() };
+    assert_eq!(shown(&one), "intact: 7 rows; 1 list of rules; the tables match\n");
+    let several = AuditReport { chains: 3, seals: 1, ..one };
+    assert_eq!(shown(&several), "intact: 7 rows in 3 chains; 1 seal; 1 list of rules; the tables match\n");
+    let broken = AuditReport { unlisted: 2, ..several };
+    assert_eq!(shown(&broken), "broken: 2 faults, 2 of them not listed; 7 rows in 3 chains; 1 seal\n");
 }

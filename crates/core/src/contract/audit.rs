@@ -99,7 +99,10 @@ impl AuditKind {
 /// One row of the audit. It outlives its thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuditRow {
-    /// Its number; they count up from 1 without a gap.
+    /// The chain that it is in; empty for the only one of a store.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub chain: String,
+    /// Its number in its chain; they count up from 1 without a gap.
     pub n: u64,
     /// When, in Unix milliseconds.
     pub at: u64,
@@ -142,6 +145,8 @@ pub enum AuditFaultKind {
     Rules,
     /// The audit and the tables disagree.
     Tables,
+    /// A seal is missing or changed, or a chain does not have what a seal says of it.
+    Seal,
 }
 
 /// One thing that is wrong in the audit.
@@ -149,6 +154,9 @@ pub enum AuditFaultKind {
 pub struct AuditFault {
     /// The kind of the fault.
     pub kind: AuditFaultKind,
+    /// The chain that it is about; empty for the only one of a store.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub chain: String,
     /// The row's number, when it is about one; the first of several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub n: Option<i64>,
@@ -167,6 +175,10 @@ pub struct AuditFault {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AuditReport {
     pub rows: u64,
+    /// The chains that the rows are in.
+    pub chains: u64,
+    /// What seals the chains; none where there is one chain.
+    pub seals: u64,
     /// Lists of rules there are.
     pub rules: u64,
     /// The time when the first row claims to have been written, in Unix milliseconds.

@@ -214,7 +214,7 @@ impl AuditEntry {
             body: &serde_json::to_string(&body)?,
         };
         let hash = covered.hash(previous)?;
-        Ok(AuditRow { n, at, kind, thread_id, run_id, call_id, body, hash })
+        Ok(AuditRow { chain: String::new(), n, at, kind, thread_id, run_id, call_id, body, hash })
     }
 }
 

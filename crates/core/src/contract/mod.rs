@@ -4,6 +4,7 @@ pub mod activity;
 pub mod address;
 pub mod audit;
 pub mod audit_entry;
+pub mod audit_seal;
 pub mod child;
 pub mod clock;
 pub mod command;

@@ -395,7 +395,7 @@ impl Chain {
 }
 
 fn fault(kind: Kind, n: Option<i64>, at: Option<u64>, what: String) -> AuditFault {
-    AuditFault { kind, n, last: None, at, what }
+    AuditFault { kind, chain: String::new(), n, last: None, at, what }
 }
 
 fn missing(first: i64, last: i64, at: Option<u64>) -> AuditFault {

@@ -129,7 +129,8 @@ impl ExpectedState {
             return;
         }
         let (kind, n) = (AuditFaultKind::Tables, place.map(|place| place.n));
-        self.faults.push(AuditFault { kind, n, last: None, at: place.and_then(|place| place.at), what });
+        let at = place.and_then(|place| place.at);
+        self.faults.push(AuditFault { kind, chain: String::new(), n, last: None, at, what });
     }
 
     /// Whether there was an audit from the first row of the tables on.

@@ -24,6 +24,21 @@ impl Store {
     pub async fn verify_audit(&self) -> Result<AuditReport, StoreError> {
         self.read(verify).await
     }
+
+    /// Returns the hashes that these rows have now, by chain and number. The one chain here has no name.
+    pub(crate) async fn audit_hashes(
+        &self,
+        rows: Vec<(String, u64)>,
+    ) -> Result<Vec<Option<String>>, StoreError> {
+        self.read(move |conn| {
+            let hash = |(chain, n): &(String, u64)| match i64::try_from(*n) {
+                Ok(n) if chain.is_empty() && n > 0 => Rows(conn).hash_at(n),
+                _ => Ok(None),
+            };
+            rows.iter().map(hash).collect()
+        })
+        .await
+    }
 }
 
 const ROWS: &str = "SELECT n, at, kind, thread_id, run_id, call_id, body, hash FROM audit ORDER BY n";
@@ -90,19 +105,11 @@ impl Verification {
             let hash = judged.judgement.tried;
             let list = lists.entry(hash).or_insert_with_key(|hash| {
                 let what = format!("its list of rules {hash} is missing");
-                faults.push(AuditFault {
-                    kind: AuditFaultKind::Rules,
-                    n: Some(link.n),
-                    last: None,
-                    at,
-                    what,
-                });
+                faults.push(rules_fault(Some(link.n), at, what));
                 List { is_there: false, is_right: true, is_named: true }
             });
             if !list.is_named && !list.is_right {
-                let what = "its list of rules was changed";
-                let (kind, what) = (AuditFaultKind::Rules, what.to_owned());
-                faults.push(AuditFault { kind, n: Some(link.n), last: None, at, what });
+                faults.push(rules_fault(Some(link.n), at, "its list of rules was changed".to_owned()));
             }
             list.is_named = true;
         }
@@ -118,7 +125,7 @@ impl Verification {
         let Self { mut report, lists, chain, expected, sums, mut faults } = self;
         for (hash, _) in lists.iter().filter(|(_, list)| list.is_there && !list.is_named) {
             let what = format!("the list of rules {hash} was inserted or changed: no row refers to it");
-            faults.push(AuditFault { kind: AuditFaultKind::Rules, n: None, last: None, at: None, what });
+            faults.push(rules_fault(None, None, what));
         }
         let (mut found, unlisted) = chain.end(&Rows(conn))?;
         found.append(&mut faults);
@@ -126,8 +133,13 @@ impl Verification {
         let (mut differences, more) = if agrees { expected.end_grants(conn)? } else { differences(conn)? };
         found.append(&mut differences);
         (report.faults, report.unlisted) = (found, unlisted + more);
+        report.chains = u64::from(report.rows > 0);
         Ok(report)
     }
+}
+
+fn rules_fault(n: Option<i64>, at: Option<u64>, what: String) -> AuditFault {
+    AuditFault { kind: AuditFaultKind::Rules, chain: String::new(), n, last: None, at, what }
 }
 
 /// Reads the rows and the tables on this thread and checks the rows on another. Rows that were checked come back to be filled

@@ -7,10 +7,14 @@ use serde_json::Value;
 
 use super::rows::RowFeed;
 use crate::contract::audit::{AuditReport, AuditRow, PastRow};
+use crate::contract::audit_seal::{AuditSeal, SealWalk, SealedRow};
 use crate::contract::ids::{CallId, RunId, ThreadId};
 use crate::contract::judgement::TriedRule;
 use crate::contract::record::GrantRecord;
 use crate::contract::storage::{AuditFilter, StoreError};
+
+/// The rows whose hashes are looked up at once.
+const LOOKED_UP: usize = 1000;
 
 /// A call that met the rules once.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,12 +58,135 @@ pub trait AuditReader: Send + Sync {
     /// The conversations in the audit whose ids start with a prefix, at most 20; they need not exist any more.
     async fn audit_threads(&self, prefix: &str) -> Result<Vec<ThreadId>, StoreError>;
 
-    /// Checks the chain, and the tables against it.
+    /// Checks each chain, and the tables against them. What seals the chains is checked by [`verify_sealed`].
     async fn verify_audit(&self) -> Result<AuditReport, StoreError>;
+
+    /// What seals the chains, oldest first; nothing in a store with one chain.
+    fn read_seals(&self) -> RowFeed<AuditSeal>;
+
+    /// The hashes that these rows have now, by chain and number, in the same order; `None` for a row that is gone.
+    async fn audit_hashes(&self, rows: Vec<(String, u64)>) -> Result<Vec<Option<String>>, StoreError>;
 
     /// Every grant that was ever given, oldest first.
     async fn all_grants(&self) -> Result<Vec<GrantRecord>, StoreError>;
 
     /// The newest grants that do not hold any more, newest first.
     async fn ended_grants(&self, most: u64) -> Result<Vec<GrantRecord>, StoreError>;
+}
+
+/// Checks the whole audit: the chains, the tables against them, and what seals the chains.
+///
+/// # Errors
+/// [`StoreError`] when the store fails. Faults in the audit are in the report.
+pub async fn verify_sealed<S: AuditReader + ?Sized>(store: &S) -> Result<AuditReport, StoreError> {
+    let mut report = store.verify_audit().await?;
+    let mut walk = SealWalk::default();
+    let mut sealed: Vec<SealedRow> = Vec::new();
+    {
+        let mut feed = store.read_seals();
+        while let Some(seals) = feed.next().await? {
+            sealed.extend(seals.into_iter().flat_map(|seal| walk.take(seal)));
+        }
+    }
+    for rows in sealed.chunks(LOOKED_UP) {
+        let places = rows.iter().map(|row| (row.chain.clone(), row.n)).collect();
+        let hashes = store.audit_hashes(places).await?;
+        for (place, row) in rows.iter().enumerate() {
+            walk.found(row, hashes.get(place).and_then(Option::as_deref));
+        }
+    }
+    walk.end(&mut report);
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::program_store::RowReader;
+
+    /// A store with two chains of five rows each, and seals.
+    struct Sealed {
+        seals: Vec<AuditSeal>,
+    }
+
+    struct Once<T>(Option<Vec<T>>);
+
+    #[async_trait]
+    impl<T: Send> RowReader<T> for Once<T> {
+        async fn next(&mut self) -> Result<Option<Vec<T>>, StoreError> {
+            Ok(self.0.take())
+        }
+    }
+
+    fn row(chain: &str, n: u64) -> SealedRow {
+        SealedRow { chain: chain.into(), n, hash: format!("{chain}{n}") }
+    }
+
+    #[async_trait]
+    impl AuditReader for Sealed {
+        fn read_audit(&self, _: AuditFilter) -> RowFeed<AuditRow> {
+            unimplemented!()
+        }
+
+        fn read_audit_calls(&self, _: AuditFilter) -> RowFeed<Vec<AuditRow>> {
+            unimplemented!()
+        }
+
+        fn read_past_calls(&self, _: Option<u64>) -> RowFeed<PastRow> {
+            unimplemented!()
+        }
+
+        async fn recent_calls(&self, _: &str, _: &Path, _: u64) -> Result<Vec<RecentCall>, StoreError> {
+            unimplemented!()
+        }
+
+        async fn audit_rules(&self) -> Result<Vec<(String, Vec<TriedRule>)>, StoreError> {
+            unimplemented!()
+        }
+
+        async fn audit_threads(&self, _: &str) -> Result<Vec<ThreadId>, StoreError> {
+            unimplemented!()
+        }
+
+        async fn verify_audit(&self) -> Result<AuditReport, StoreError> {
+            Ok(AuditReport { rows: 10, chains: 2, ..AuditReport::default() })
+        }
+
+        fn read_seals(&self) -> RowFeed<AuditSeal> {
+            Box::new(Once(Some(self.seals.clone())))
+        }
+
+        async fn audit_hashes(&self, rows: Vec<(String, u64)>) -> Result<Vec<Option<String>>, StoreError> {
+            assert!(rows.len() <= LOOKED_UP);
+            let hash = |(chain, n): (String, u64)| (n <= 5).then(|| row(&chain, n).hash);
+            Ok(rows.into_iter().map(hash).collect())
+        }
+
+        async fn all_grants(&self) -> Result<Vec<GrantRecord>, StoreError> {
+            unimplemented!()
+        }
+
+        async fn ended_grants(&self, _: u64) -> Result<Vec<GrantRecord>, StoreError> {
+            unimplemented!()
+        }
+    }
+
+    #[test]
+    fn the_audit_of_a_store_with_several_chains_is_checked_with_its_seals() {
+        let verified = |ends: Vec<SealedRow>| {
+            let store = Sealed { seals: vec![AuditSeal::after("", 1, 5, ends)] };
+            futures::executor::block_on(verify_sealed(&store)).unwrap()
+        };
+        let whole = verified(vec![row("a", 5), row("b", 4)]);
+        assert!(whole.is_whole(), "{whole:?}");
+        assert_eq!((whole.rows, whole.chains, whole.seals), (10, 2, 1));
+        let cut = verified(vec![row("a", 5), row("b", 6)]);
+        let faults: Vec<_> = cut.faults.iter().map(|fault| (fault.chain.as_str(), fault.n)).collect();
+        assert_eq!(faults, [("b", Some(6))]);
+        // More chains than are looked up at once.
+        let many = (0..2500).map(|n| row(&format!("c{n}"), if n == 2400 { 7 } else { 1 })).collect();
+        let cut = verified(many);
+        let faults: Vec<_> = cut.faults.iter().map(|fault| fault.chain.as_str()).collect();
+        assert_eq!(faults, ["c2400"]);
+    }
 }

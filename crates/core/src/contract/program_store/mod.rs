@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use super::storage::ThreadRunStore;
 
-pub use audit::{AuditReader, RecentCall};
+pub use audit::{AuditReader, RecentCall, verify_sealed};
 pub use config::ConfigStore;
 pub use folders::FolderStore;
 pub use inbox::{InboxFilter, InboxStore, SuspensionLookup};
