@@ -184,7 +184,6 @@ impl RunningServer {
         let is_read_aloud = foundation.loaded.settings.tui.screen_reader;
         let is_here_only = foundation.loaded.settings.serve.public_url.is_none()
             && matches!(&listening.address, Address::Tcp(at) if at.ip().is_loopback() || at.ip().is_unspecified());
-        let env = foundation.env.clone();
         let store = foundation.open_store()?;
         let here = Arc::new(AppContext::build(foundation, cli).await?);
         let mut warnings = here.warnings.clone();
@@ -193,8 +192,7 @@ impl RunningServer {
         }));
         let others = for_other_folders(cli);
         let access = Access::new(Box::new(files));
-        let served =
-            Arc::new(Served::new(here, others, env, store, access, folders, (report_failure, url.clone())));
+        let served = Arc::new(Served::new(here, others, store, access, folders, report_failure, url.clone()));
         let closing = CancellationToken::new();
         let hub = Hub::start(Arc::<Served>::clone(&served), url.clone(), closing.clone())
             .map_err(|_| Failure::failed("cannot follow changes of the store; see the log"))?;
@@ -286,7 +284,7 @@ impl RunningServer {
 /// Columns before a QR code.
 const MARGIN: usize = 2;
 
-/// The labels of [`RunningServer::told`] in one column.
+/// The labels of [`RunningServer::sign_in_text`] in one column.
 fn lined_up(text: &str) -> String {
     let line = |line: &str| match line.split_once('\t') {
         Some((label, value)) => format!("{label:<10} {value}"),
@@ -301,17 +299,16 @@ pub(crate) async fn mcp(foundation: Foundation, cli: &StartFlags) -> Result<u8, 
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
     let folders = folders(&foundation)?;
     let access = Access::new(Box::new(TokenFiles::of(&foundation.paths, None)));
-    let env = foundation.env.clone();
     let store = foundation.open_store()?;
     let here = Arc::new(AppContext::build(foundation, cli).await?);
     let served = Arc::new(Served::new(
         here,
         for_other_folders(cli),
-        env,
         store,
         access,
         folders,
-        (Arc::new(|text: String| put_stderr(&text)), None),
+        Arc::new(|text: String| put_stderr(&text)),
+        None,
     ));
     let closing = CancellationToken::new();
     let hub = Hub::start(Arc::<Served>::clone(&served), None, closing.clone())

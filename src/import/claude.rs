@@ -43,7 +43,7 @@ fn settings(settings: &Map<String, Value>, from: &str, place: &SourceFolder<'_>,
     for (key, behavior) in [("deny", Behavior::Deny), ("ask", Behavior::Ask), ("allow", Behavior::Allow)] {
         for rule in texts(permissions.get(key)) {
             let translated = pattern(&rule, behavior, place.is_user());
-            import.add_rule(behavior, (&rule, from), translated);
+            import.add_rule(behavior, &rule, from, translated);
         }
     }
     if permissions.contains_key("defaultMode") {

@@ -96,7 +96,7 @@ pub(super) fn rules(text: &str, from: &str, import: &mut Import) {
             .and_then(|list| serde_json::from_str::<Vec<Value>>(&super::without_comments(&list)).ok());
         let commands = words.ok_or_else(no_list).and_then(|words| commands(&words));
         let patterns = commands.map(|all| all.iter().map(|command| command_starting(command)).collect());
-        import.add_rule(behavior, (&written, from), patterns);
+        import.add_rule(behavior, &written, from, patterns);
     }
 }
 

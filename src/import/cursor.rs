@@ -15,7 +15,7 @@ pub(super) fn read(place: &SourceFolder<'_>, import: &mut Import) {
     let settings = place.json(from, import).unwrap_or_default();
     for (key, behavior) in [("deny", Behavior::Deny), ("allow", Behavior::Allow)] {
         for rule in texts(settings.get("permissions").and_then(|rules| rules.get(key))) {
-            import.add_rule(behavior, (&rule, from), pattern(&rule, behavior));
+            import.add_rule(behavior, &rule, from, pattern(&rule, behavior));
         }
     }
     for (name, file) in place.files(".cursor/commands", ".md") {

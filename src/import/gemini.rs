@@ -49,10 +49,10 @@ fn settings(settings: &Map<String, Value>, from: &str, import: &mut Import) {
         [texts(tools.and_then(|tools| tools.get(key))), texts(settings.get(old))].concat()
     };
     for rule in of("exclude", "excludeTools") {
-        import.add_rule(Behavior::Deny, (&rule, from), pattern(&rule, Behavior::Deny));
+        import.add_rule(Behavior::Deny, &rule, from, pattern(&rule, Behavior::Deny));
     }
     for rule in of("allowed", "allowedTools") {
-        import.add_rule(Behavior::Allow, (&rule, from), pattern(&rule, Behavior::Allow));
+        import.add_rule(Behavior::Allow, &rule, from, pattern(&rule, Behavior::Allow));
     }
     if !of("core", "coreTools").is_empty() {
         import.leave("tools.core", "`excluded_tools` of an agent leaves tools out: `aye docs agents`", from);

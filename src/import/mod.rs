@@ -254,7 +254,8 @@ impl Import {
     fn add_rule(
         &mut self,
         behavior: Behavior,
-        (foreign, from): (&str, &str),
+        foreign: &str,
+        from: &str,
         translated: Result<Vec<String>, NotImported>,
     ) {
         let what = format!("{foreign} ({})", word(behavior));

@@ -92,7 +92,7 @@ fn permission(key: &str, value: &Value, from: &str, import: &mut Import) {
         // What no rule matches asks anyway.
         if behavior != Behavior::Ask {
             let all = tools.iter().map(|tool| (*tool).to_owned()).collect();
-            import.add_rule(behavior, (&format!("permission.{key}"), from), Ok(all));
+            import.add_rule(behavior, &format!("permission.{key}"), from, Ok(all));
         }
         return;
     }
@@ -131,7 +131,7 @@ fn permission(key: &str, value: &Value, from: &str, import: &mut Import) {
             ("skill", name) => Ok(vec![format!("skill(skill ~ {})", Value::from(name))]),
             _ => Err("arguments are compared differently here".into()),
         };
-        import.add_rule(behavior, (&what, from), translated);
+        import.add_rule(behavior, &what, from, translated);
     }
 }
 

@@ -468,7 +468,7 @@ fn a_second_import_changes_nothing() {
     );
     let mut import = Import::default();
     for (behavior, pattern) in [(Behavior::Allow, "Bash(ls *)"), (Behavior::Deny, "Read(.env)")] {
-        import.add_rule(behavior, (pattern, "x"), Ok(vec![pattern.to_owned()]));
+        import.add_rule(behavior, pattern, "x", Ok(vec![pattern.to_owned()]));
     }
     for name in ["a", "b"] {
         import.add_server(name, common_server(&serde_json::json!({"command": "x", "args": ["y"]})), "x");

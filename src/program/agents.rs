@@ -138,8 +138,10 @@ impl Agents {
     /// Registers all agents except the built-in one with the runtime. Agents that cannot run are left out.
     pub(crate) async fn register(
         runtime: &AgentRuntime,
-        (foundation, may_follow): (&Foundation, &MayFollow),
-        (common, known): (&Common, &AgentDescriptions),
+        foundation: &Foundation,
+        may_follow: &MayFollow,
+        common: &Common,
+        known: &AgentDescriptions,
         selection: &ModelSelection,
     ) -> Result<Self, Failure> {
         let mut written = written(foundation, may_follow.as_ref());

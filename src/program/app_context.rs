@@ -18,7 +18,6 @@ use crate::contract::suspension::Actor;
 use crate::contract::tool::ToolCallContext;
 use crate::failure::{AppError, Failure};
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
-use crate::mcp::{Guidance, Questions};
 use crate::plugins::context::CompactionPlugin;
 use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
 use crate::plugins::generative_ui::{A2UI_PLUGIN, A2uiPlugin};
@@ -43,7 +42,7 @@ use crate::program::goal::{GOAL_PLUGIN, GoalPlugin};
 use crate::program::grants::GrantWatch;
 use crate::program::hooks::HookCommands;
 use crate::program::links::may_follow;
-use crate::program::mcp::{ElicitationPlugin, MCP_PLUGIN, ServerStart};
+use crate::program::mcp::{MCP_PLUGIN, Mcp, McpLinks, McpPlugin};
 use crate::program::notify::Notifier;
 use crate::program::own_commands::OwnCommands;
 use crate::program::parts::{AGENT, entry_of, mode_of, output_dir, permissions_of, tool_env};
@@ -77,7 +76,7 @@ pub struct AppContext {
     /// The permit to decode an image.
     pub(crate) decoding: Arc<tokio::sync::Semaphore>,
     price_list: PriceList,
-    pub(crate) mcp: crate::program::mcp::Mcp,
+    pub(crate) mcp: Mcp,
     /// Problems at the start that do not prevent it.
     pub(crate) warnings: Vec<String>,
     /// Problems of skills. They are no news at each start of a script or an editor.
@@ -149,10 +148,11 @@ impl AppContext {
         let notifier = Notifier::new(&foundation, webhooks);
         let telemetry = Telemetry::start(&mut foundation);
         let price_list = PriceList::new(&foundation);
-        let (questions, guidance) = (Questions::default(), Guidance::default());
-        let server_start = ServerStart::default();
+        let mcp_links = McpLinks::default();
         let snapshots = crate::program::snapshots::snapshots_of(&foundation, &clock);
         let targets = SharedTargets::default();
+        let common = prompt::Common::new(&foundation.workspace);
+        let known = agents::AgentDescriptions::default();
         let parts = Parts {
             store: &store,
             permission: &permission,
@@ -160,10 +160,14 @@ impl AppContext {
             notifier: &notifier,
             telemetry: &telemetry,
             price_list: &price_list,
-            questions: &questions,
-            guidance: &guidance,
-            server_start: &server_start,
+            mcp_links: &mcp_links,
             targets: &targets,
+            skills: &skills,
+            instructions: &instructions,
+            reminders,
+            common: &common,
+            known: &known,
+            selection: &selection,
             snapshots: snapshots.as_ref(),
             // Without a user at the terminal, surfaces and forms are not offered.
             draws: cli.kind == StartKind::Chat,
@@ -177,13 +181,10 @@ impl AppContext {
                 StartKind::Print | StartKind::Attended | StartKind::Command => !foundation.is_ephemeral,
             },
         };
-        let common = prompt::Common::new(&foundation.workspace);
-        let known = agents::AgentDescriptions::default();
-        let (runtime, programs) =
-            runtime(&foundation, parts, (&skills, &instructions), reminders, (&common, &known), &selection)?;
+        let (runtime, programs) = runtime(&foundation, parts)?;
         let unclaimed = sections::check(&runtime, &foundation)?;
         let agents =
-            Agents::register(&runtime, (&foundation, &may_follow), (&common, &known), &selection).await?;
+            Agents::register(&runtime, &foundation, &may_follow, &common, &known, &selection).await?;
         let selection = agents.model(&agents.current());
         let catalog = runtime.catalog();
         permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
@@ -200,15 +201,8 @@ impl AppContext {
         let models = agents::skill_models(&runtime, &foundation, &skills, &price_list).await;
         *targets.write().expect("no panic while the targets are held") =
             SkillTargets { agents: agents::names(&known), models };
-        let mcp = crate::program::mcp::Mcp::new(
-            &foundation,
-            cli,
-            &runtime,
-            &permission,
-            (&questions, &guidance, &server_start),
-            &programs,
-            &mut warnings,
-        );
+        let (mcp, server_warnings) = Mcp::new(&foundation, cli, &runtime, &permission, &mcp_links, &programs);
+        warnings.extend(server_warnings);
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let mut app = Self {
             _grants: grants,
@@ -363,12 +357,17 @@ struct Parts<'a> {
     notifier: &'a Notifier,
     telemetry: &'a Telemetry,
     price_list: &'a PriceList,
-    /// The questions that MCP servers ask the user.
-    questions: &'a Questions,
-    guidance: &'a Guidance,
-    server_start: &'a ServerStart,
+    mcp_links: &'a McpLinks,
     /// The targets that skills can name.
     targets: &'a SharedTargets,
+    skills: &'a Discovery,
+    instructions: &'a Instructions,
+    reminders: Vec<ReminderRule>,
+    /// The start of each agent's system prompt.
+    common: &'a prompt::Common,
+    /// The agents that tasks can be delegated to.
+    known: &'a agents::AgentDescriptions,
+    selection: &'a ModelSelection,
     snapshots: Option<&'a FolderSnapshots>,
     /// Whether surfaces can be shown to a user.
     draws: bool,
@@ -391,10 +390,14 @@ fn runtime(
         notifier,
         telemetry,
         price_list,
-        questions,
-        guidance,
-        server_start,
+        mcp_links,
         targets,
+        skills,
+        instructions,
+        reminders,
+        common,
+        known,
+        selection,
         snapshots,
         draws,
         goal,
@@ -402,10 +405,6 @@ fn runtime(
         audience,
         waits,
     }: Parts<'_>,
-    (skills, instructions): (&Discovery, &Instructions),
-    reminders: Vec<ReminderRule>,
-    (common, known): (&prompt::Common, &agents::AgentDescriptions),
-    selection: &ModelSelection,
 ) -> Result<(AgentRuntime, ProjectPrograms), Failure> {
     let settings = &foundation.loaded.settings;
     let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
@@ -551,10 +550,7 @@ fn runtime(
         .with_plugin("compaction", Arc::new(CompactionPlugin))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
-        .with_plugin(
-            MCP_PLUGIN,
-            Arc::new(ElicitationPlugin(questions.clone(), guidance.clone(), server_start.clone())),
-        )
+        .with_plugin(MCP_PLUGIN, Arc::new(McpPlugin(mcp_links.clone())))
         .with_plugin(
             "stop",
             Arc::new(price_list.over(stop, foundation.loaded.settings.stop.on_limit == OnLimit::Ask)),

@@ -142,7 +142,7 @@ impl ChecksPlugin {
             let mut all = Vec::new();
             for (command, files) in checks {
                 let args: Vec<String> = files.iter().cloned().collect();
-                let output = commands.run((&command, &args), &run, MAX_TIME, &cancel).await;
+                let output = commands.run(&command, &args, &run, MAX_TIME, &cancel).await;
                 let output = output.and_then(|output| match output.ended {
                     Some(ended) => Err(ended),
                     None => Ok(format!("{}\n{}", output.stdout, output.stderr)),

@@ -235,13 +235,14 @@ pub(crate) async fn page(
         overhead: real(saved.overhead),
         ..saved
     });
-    Ok(draw(&selection.full_name(), &report, (real(instructions), real(folders)), real(skills), saved))
+    Ok(draw(&selection.full_name(), &report, real(instructions), real(folders), real(skills), saved))
 }
 
 fn draw(
     model: &str,
     report: &ContextReport,
-    (instructions, folders): (usize, usize),
+    instructions: usize,
+    folders: usize,
     skills: usize,
     saved: Option<Savings>,
 ) -> TextPage {
@@ -410,7 +411,7 @@ mod tests {
 
     #[test]
     fn a_page_shows_each_category_and_what_was_trimmed() {
-        let page = draw("mock/m1", &report(), (2000, 100), 300, None);
+        let page = draw("mock/m1", &report(), 2000, 100, 300, None);
         assert_eq!(page.title, "Context · mock/m1 · 52k of 100k tokens (52 %)");
         let lines: Vec<&str> = page.text.lines().collect();
         assert_eq!(lines[0].chars().count(), BAR + 2, "{}", page.text);
@@ -452,15 +453,15 @@ mod tests {
     fn an_overfull_window_is_drawn() {
         let full = ContextReport { messages: 900_000, ..report() };
         let saved = Savings { deferred: 500, promoted: 2, kept_out: 52_000, names: 1600, overhead: 1900 };
-        let text = draw("m", &full, (0, 0), 0, Some(saved)).text;
+        let text = draw("m", &full, 0, 0, 0, Some(saved)).text;
         assert!(text.contains("\n▤ deferred (500) "), "{text}");
         assert!(
             text.contains("500 tools are deferred: 50k tokens less in each request. 2 more were loaded"),
             "{text}"
         );
-        let page = draw("m", &full, (0, 0), 0, None);
+        let page = draw("m", &full, 0, 0, 0, None);
         assert_eq!(page.text.lines().next().unwrap().chars().count(), BAR + 2, "{}", page.text);
         let none = ContextReport { window: None, threshold: None, ..report() };
-        assert!(!draw("m", &none, (0, 0), 0, None).text.contains("free"));
+        assert!(!draw("m", &none, 0, 0, 0, None).text.contains("free"));
     }
 }

@@ -163,7 +163,7 @@ impl GoalPlugin {
     /// Runs the command in the sandbox. Returns nothing if it succeeded, else what it printed.
     async fn succeeds(&self, wanted: &str, ctx: &PhaseContext) -> Result<Option<String>, String> {
         let run = ctx.run_identity.run_id.as_str();
-        let output = self.commands.run((wanted, &[]), run, self.timeout, &ctx.cancellation).await?;
+        let output = self.commands.run(wanted, &[], run, self.timeout, &ctx.cancellation).await?;
         let HookOutput { stdout, stderr, exit_code, ended, .. } = output;
         if exit_code == Some(0) && ended.is_none() {
             return Ok(None);

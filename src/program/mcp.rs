@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use attach::{commands, complete, prompt, resources};
 pub(crate) use describe::{agreed, find, login_name, login_words};
 pub(crate) use doctor::{ServerRow, lines, rows};
-pub(crate) use plugin::{ElicitationPlugin, MCP_PLUGIN, ServerStart};
+pub(crate) use plugin::{MCP_PLUGIN, McpLinks, McpPlugin};
 pub(crate) use show::page;
 
 use crate::cli::start::StartFlags;
@@ -31,9 +31,7 @@ use crate::contract::clock::SystemClock;
 use crate::contract::display::visible_line;
 use crate::contract::server::ServerScope;
 use crate::contract::tool::SpawnContext;
-use crate::mcp::{
-    Guidance, KeepError, Manager, PinStore, Pinned, Questions, ServerLaunch, ServerProgram, Surroundings,
-};
+use crate::mcp::{KeepError, Manager, PinStore, Pinned, ServerLaunch, ServerProgram, Surroundings};
 use crate::plugins::permission::Permissions;
 use crate::program::foundation::Foundation;
 use crate::program::programs::ProjectPrograms;
@@ -51,7 +49,7 @@ pub(crate) struct Mcp {
     begun: inside::Begun,
     changed: Changed,
     wait: Duration,
-    first_start: ServerStart,
+    first_start: plugin::ServerStart,
 }
 
 /// The callback for changes to the prompts of servers.
@@ -85,18 +83,17 @@ impl PendingNotices {
 }
 
 impl Mcp {
-    /// Creates the list of usable servers. Nothing is started.
+    /// Creates the list of usable servers, and returns what is wrong with the others. Nothing is started.
     pub(crate) fn new(
         foundation: &Foundation,
         cli: &StartFlags,
         runtime: &AgentRuntime,
         permission: &Permissions,
-        (questions, guidance, first_start): (&Questions, &Guidance, &ServerStart),
+        links: &McpLinks,
         programs: &ProjectPrograms,
-        warnings: &mut Vec<String>,
-    ) -> Self {
+    ) -> (Self, Vec<String>) {
         let servers = servers(foundation, foundation.is_trusted);
-        warnings.extend(servers.problems);
+        let mut warnings = servers.problems;
         // The client's servers come first: of two with the same name, the session asked for this one.
         let usable = foundation.client_servers.iter().cloned().chain(servers.usable).collect();
         let notices = Arc::new(PendingNotices::default());
@@ -135,23 +132,24 @@ impl Mcp {
                 })
             },
             root: foundation.workspace.root.clone(),
-            questions: questions.clone(),
-            guidance: guidance.clone(),
+            questions: links.questions.clone(),
+            guidance: links.guidance.clone(),
             clock: Arc::new(SystemClock),
         };
         let (manager, problems) = Manager::new(usable, around);
         warnings.extend(problems);
         let manager = Arc::new(manager);
         let wait = foundation.loaded.settings.mcp.wait;
-        first_start.set(&manager, wait);
-        Self {
+        links.first_start.set(&manager, wait);
+        let mcp = Self {
             manager,
             notices,
             begun: inside::Begun::default(),
             changed,
             wait,
-            first_start: first_start.clone(),
-        }
+            first_start: links.first_start.clone(),
+        };
+        (mcp, warnings)
     }
 
     /// Starts the servers and forwards their messages.
@@ -213,8 +211,14 @@ pub(crate) fn servers(foundation: &Foundation, with_project: bool) -> Servers {
         &workspace.cwd,
         &foundation.env,
     );
-    let own = (&settings.mcp_servers, &settings.mcp);
-    add_plugin_servers(&mut servers, &foundation.plugins, own, &workspace.cwd, &foundation.env);
+    add_plugin_servers(
+        &mut servers,
+        &foundation.plugins,
+        &settings.mcp_servers,
+        &settings.mcp,
+        &workspace.cwd,
+        &foundation.env,
+    );
     servers
 }
 

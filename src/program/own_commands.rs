@@ -30,7 +30,8 @@ impl OwnCommands {
     /// Why it was not started.
     pub(crate) async fn run(
         &self,
-        (line, args): (&str, &[String]),
+        line: &str,
+        args: &[String],
         run: &str,
         timeout: Duration,
         cancel: &CancellationToken,

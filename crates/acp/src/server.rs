@@ -291,7 +291,8 @@ impl AcpServer {
     async fn reopen(
         &self,
         id: acp::SessionId,
-        (cwd, servers): (PathBuf, Vec<acp::McpServer>),
+        cwd: PathBuf,
+        servers: Vec<acp::McpServer>,
         client: ConnectionTo<Client>,
     ) -> Result<Arc<AcpSession>, Error> {
         let host = self.open(cwd, servers).await?;
@@ -311,8 +312,7 @@ impl AcpServer {
         request: acp::LoadSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<acp::LoadSessionResponse, Error> {
-        let place = (request.cwd, request.mcp_servers);
-        let session = self.reopen(request.session_id, place, client).await?;
+        let session = self.reopen(request.session_id, request.cwd, request.mcp_servers, client).await?;
         session.replay(true).await?;
         introduce(&session);
         Ok(acp::LoadSessionResponse::new()
@@ -325,8 +325,7 @@ impl AcpServer {
         request: acp::ResumeSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<acp::ResumeSessionResponse, Error> {
-        let place = (request.cwd, request.mcp_servers);
-        let session = self.reopen(request.session_id, place, client).await?;
+        let session = self.reopen(request.session_id, request.cwd, request.mcp_servers, client).await?;
         session.replay(false).await?;
         introduce(&session);
         Ok(acp::ResumeSessionResponse::new()

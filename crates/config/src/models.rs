@@ -241,6 +241,13 @@ fn demo(why: String) -> ModelSelection {
     }
 }
 
+/// Where requests for a model go.
+struct Endpoint<'a> {
+    provider: &'a str,
+    adapter: Adapter,
+    base_url: &'a str,
+}
+
 struct Chooser<'a> {
     settings: &'a Settings,
     env: &'a Env,
@@ -489,7 +496,11 @@ impl Chooser<'_> {
             is_key_stored: provider.is_key_stored,
             ..self.describe(
                 asked,
-                (&provider.name, provider.adapter, &provider.base_url),
+                Endpoint {
+                    provider: &provider.name,
+                    adapter: provider.adapter,
+                    base_url: &provider.base_url,
+                },
                 model,
                 offered,
                 why,
@@ -506,7 +517,8 @@ impl Chooser<'_> {
         if self.knows_by_name(provider) && resolved.base_url == *base_url {
             return self.selection(asked, &resolved, exact, why);
         }
-        self.describe(asked, (provider, *adapter, base_url), exact, offered, why)
+        let endpoint = Endpoint { provider, adapter: *adapter, base_url };
+        self.describe(asked, endpoint, exact, offered, why)
     }
 
     /// Whether the settings have a provider of this name, or the provider that this named key is for.
@@ -522,11 +534,12 @@ impl Chooser<'_> {
     fn describe(
         &self,
         asked: &str,
-        (provider, adapter, base_url): (&str, Adapter, &str),
+        endpoint: Endpoint<'_>,
         model: &str,
         offered: Option<&OfferedModel>,
         why: String,
     ) -> ModelSelection {
+        let Endpoint { provider, adapter, base_url } = endpoint;
         let full = format!("{provider}/{model}");
         let by_target = || {
             self.settings

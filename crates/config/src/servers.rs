@@ -112,7 +112,8 @@ pub fn load_session_servers(file: &Path, defaults: &McpSettings, cwd: &Path, env
 pub fn add_plugin_servers(
     servers: &mut Servers,
     plugins: &[PluginFolder],
-    (settings, defaults): (&BTreeMap<String, ServerSettings>, &McpSettings),
+    settings: &BTreeMap<String, ServerSettings>,
+    defaults: &McpSettings,
     cwd: &Path,
     env: &Env,
 ) {

@@ -65,7 +65,9 @@ impl McpTool {
     /// Turns a server's question into one for the user, and keeps the call open for the answer.
     fn ask(
         &self,
-        (call_session, question, reply): (CallSession, Elicitation, ReplyRoute),
+        call_session: CallSession,
+        question: Elicitation,
+        reply: ReplyRoute,
         before: Option<(&Value, &str)>,
         args: Value,
         ctx: &ToolCallContext,
@@ -131,12 +133,7 @@ impl Tool for McpTool {
                     // An answer that the server did not ask for is not sent to it.
                     Err(why) => {
                         let before = payload.get("dataModel").unwrap_or(&Value::Null);
-                        return Ok(self.ask(
-                            (call_session, question, reply),
-                            Some((before, &why)),
-                            args,
-                            ctx,
-                        ));
+                        return Ok(self.ask(call_session, question, reply, Some((before, &why)), args, ctx));
                     }
                 }
                 call_session
@@ -145,7 +142,7 @@ impl Tool for McpTool {
         let answer = match call_session.advance(ctx).await {
             ElicitationReply::Result(answer) => answer,
             ElicitationReply::Question(question, reply) => {
-                return Ok(self.ask((call_session, question, reply), None, args, ctx));
+                return Ok(self.ask(call_session, question, reply, None, args, ctx));
             }
         };
         match answer {

@@ -108,7 +108,8 @@ describe!(A, B, C, D);
 impl Api {
     fn on<H, T, I>(
         mut self,
-        (filter, method): (MethodFilter, &'static str),
+        filter: MethodFilter,
+        method: &'static str,
         path: &'static str,
         about: &'static str,
         fails: &'static [u16],
@@ -183,7 +184,7 @@ macro_rules! methods {
                     H: Handler<T, Arc<Hub>> + Describe<I>,
                     T: 'static,
                 {
-                    self.on((MethodFilter::$filter, $word), path, about, fails, handler)
+                    self.on(MethodFilter::$filter, $word, path, about, fails, handler)
                 }
             )*
         }

@@ -120,7 +120,7 @@ fn glob(
     let mut over = false;
     let mut found: Vec<(SystemTime, PathBuf, bool)> = Vec::new();
     let guard = WalkGuard::new(env, ctx, &base);
-    let walk = walk::walk(folder, &base, (call.hidden, None), &bounds, &guard);
+    let walk = walk::walk(folder, &base, call.hidden, None, &bounds, &guard);
     for entry in walk::entries(walk, &bounds, &mut over) {
         let is_dir = entry.is_dir();
         let is_listed = if is_dir { call.is_folder && entry.depth() == 1 } else { guard.admits(&entry) };

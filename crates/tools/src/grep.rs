@@ -228,7 +228,8 @@ fn search_file(
     env: &ToolEnv,
     call: &GrepArgs,
     searcher: &mut Searcher,
-    (path, file): (&Path, File),
+    path: &Path,
+    file: File,
     bounds: &Bounds,
     found: &mut GrepMatches,
 ) {
@@ -306,14 +307,14 @@ fn grep(
         Ok(folder) => {
             let overrides = call.glob.as_deref().map(|glob| overrides(&root, glob)).transpose()?;
             let hidden = call.glob.as_deref().is_some_and(|glob| glob.starts_with('.'));
-            let walk = walk::walk(folder, &root, (hidden, overrides), &bounds, &guard);
+            let walk = walk::walk(folder, &root, hidden, overrides, &bounds, &guard);
             for entry in walk::entries(walk, &bounds, &mut over) {
                 if !entry.is_file() || !guard.admits(&entry) {
                     continue;
                 }
                 let Ok(file) = entry.open() else { continue };
                 if guard.admits_open(&entry, &file) {
-                    search_file(env, call, &mut searcher, (entry.path(), file), &bounds, &mut found);
+                    search_file(env, call, &mut searcher, entry.path(), file, &bounds, &mut found);
                 }
                 if found.full {
                     break;
@@ -323,7 +324,7 @@ fn grep(
         Err(JudgedError::Io(error)) if error.kind() == io::ErrorKind::NotADirectory => {
             // The call names it, so the rules about it were asked before.
             let file = file(env, ctx, &real, &name).map_err(refused)?;
-            search_file(env, call, &mut searcher, (&root, file), &bounds, &mut found);
+            search_file(env, call, &mut searcher, &root, file, &bounds, &mut found);
         }
         Err(error) => return Err(refused(error)),
     }

@@ -130,19 +130,20 @@ impl ToolEnv {
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
             return Err(Errno::ISDIR.into());
         };
-        let folder = self.open(ctx, (parent, Path::new(name)), access, opener::PASSAGE)?;
+        let folder = self.open(ctx, parent, Path::new(name), access, opener::PASSAGE)?;
         Ok(FilePlace { folder, name: name.to_owned() })
     }
 
     /// Opens a resolved folder, to be listed. It and those above it must not be known to rules.
     pub(super) fn open_folder(&self, ctx: &ToolCallContext, real: &Path) -> Result<OwnedFd, JudgedError> {
-        self.open(ctx, (real, Path::new("")), PathAccess::Read, opener::LISTED)
+        self.open(ctx, real, Path::new(""), PathAccess::Read, opener::LISTED)
     }
 
     fn open(
         &self,
         ctx: &ToolCallContext,
-        (real, name): (&Path, &Path),
+        real: &Path,
+        name: &Path,
         access: PathAccess,
         flags: OFlags,
     ) -> Result<OwnedFd, JudgedError> {

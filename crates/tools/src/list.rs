@@ -92,7 +92,7 @@ fn list(
     let guard = WalkGuard::new(env, ctx, &path);
     let all = opener::count(&folder, MAX_COUNTED)
         .map_err(|error| ToolError::ExecutionFailed(format!("cannot list {name}: {error}")))?;
-    let walk = walk::walk(folder, &path, (false, None), &bounds, &guard).max_depth(call.depth);
+    let walk = walk::walk(folder, &path, false, None, &bounds, &guard).max_depth(call.depth);
     for entry in walk::entries(walk, &bounds, &mut over) {
         if !entry.is_dir() && !guard.admits(&entry) {
             continue;

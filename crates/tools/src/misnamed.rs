@@ -28,7 +28,7 @@ pub(super) fn did_you_mean(env: &ToolEnv, ctx: &ToolCallContext, path: &Path) ->
     let (bounds, mut over) = (Bounds::within(MAX_TIME, CancellationToken::new()), false);
     let guard = WalkGuard::new(env, ctx, cwd);
     let mut meant: (usize, Vec<String>) = (usize::MAX, Vec::new());
-    let walk = walk::walk(folder, cwd, (false, None), &bounds, &guard);
+    let walk = walk::walk(folder, cwd, false, None, &bounds, &guard);
     for entry in walk::entries(walk, &bounds, &mut over).take(MAX_ENTRIES) {
         let Some(name) = entry.path().file_name().and_then(|name| name.to_str()) else { continue };
         let is_beside = || entry.path().parent() == path.parent() && near::is_near(name, wanted);

@@ -143,7 +143,8 @@ impl WalkGuard {
 pub(super) fn walk(
     folder: OwnedFd,
     path: &Path,
-    (hidden, overrides): (bool, Option<Override>),
+    hidden: bool,
+    overrides: Option<Override>,
     bounds: &Bounds,
     guard: &WalkGuard,
 ) -> Walk<impl FnMut(&WalkEntry) -> bool + use<>> {

@@ -11,7 +11,6 @@ use super::{FailureReporter, config};
 use crate::cli::start::StartFlags;
 use crate::commands::agents;
 use crate::compose::{self, WrittenMessage};
-use crate::config::Env;
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::GrantRequest;
 use crate::contract::ids::{RunId, ThreadId};
@@ -32,7 +31,6 @@ use crate::tools::public_client;
 pub(super) struct Served {
     pub(super) here: Arc<AppContext>,
     cli: StartFlags,
-    env: Env,
     /// A separate handle: its change feed reports what the apps commit.
     pub(super) store: SharedStore,
     shared: Arc<dyn ThreadRunStore>,
@@ -51,17 +49,17 @@ impl Served {
     pub(super) fn new(
         here: Arc<AppContext>,
         cli: StartFlags,
-        env: Env,
         store: SharedStore,
         access: Access,
         folders: Vec<PathBuf>,
-        (report_failure, url): (FailureReporter, Option<String>),
+        report_failure: FailureReporter,
+        url: Option<String>,
     ) -> Self {
         let shared: Arc<dyn ThreadRunStore> = store.clone();
         let apps = tokio::sync::Mutex::default();
         let publishing = tokio::sync::Mutex::default();
         let served =
-            Self { here, cli, env, store, shared, access, folders, report_failure, url, apps, publishing };
+            Self { here, cli, store, shared, access, folders, report_failure, url, apps, publishing };
         served.listen_to(&served.here);
         served.here.notifier.send_leftover();
         served
@@ -85,8 +83,9 @@ impl Served {
         if let Some(app) = apps.get(folder) {
             return Ok(Arc::clone(app));
         }
-        let app =
-            app_in(&self.cli, self.env.clone(), folder.to_path_buf()).await.map_err(ApiError::internal)?;
+        let app = app_in(&self.cli, self.here.foundation.env.clone(), folder.to_path_buf())
+            .await
+            .map_err(ApiError::internal)?;
         let app = Arc::new(app);
         self.listen_to(&app);
         apps.insert(folder.to_path_buf(), Arc::clone(&app));

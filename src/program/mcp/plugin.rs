@@ -16,7 +16,7 @@ pub(crate) const MCP_PLUGIN: &str = "mcp";
 /// The start of the servers, which the first run waits for: a tool that comes after the first request of a conversation is
 /// only described in a message, and many models call nothing but the tools of the list.
 #[derive(Clone, Default)]
-pub(crate) struct ServerStart {
+pub(super) struct ServerStart {
     servers: Arc<OnceLock<(Weak<Manager>, Duration)>>,
     awaited: Arc<tokio::sync::OnceCell<()>>,
 }
@@ -44,10 +44,20 @@ impl ServerStart {
     }
 }
 
-/// Closes the questions of servers without an answer when the user denies the call or stops the run.
-pub(crate) struct ElicitationPlugin(pub(crate) Questions, pub(crate) Guidance, pub(crate) ServerStart);
+/// What the servers share with the runs that use them.
+#[derive(Clone, Default)]
+pub(crate) struct McpLinks {
+    /// The questions that servers ask the user.
+    pub(super) questions: Questions,
+    /// Their instructions for the model.
+    pub(super) guidance: Guidance,
+    pub(super) first_start: ServerStart,
+}
 
-impl Plugin for ElicitationPlugin {
+/// Closes the questions of servers without an answer when the user denies the call or stops the run.
+pub(crate) struct McpPlugin(pub(crate) McpLinks);
+
+impl Plugin for McpPlugin {
     // This applies to every agent that calls the tool: the server must learn that no answer will come.
     fn is_guard(&self) -> bool {
         true
@@ -61,10 +71,10 @@ impl Plugin for ElicitationPlugin {
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
-        registrar.register_hook(Phase::RunStart, AwaitServers(self.2.clone()));
-        registrar.register_hook(Phase::BeforeInference, Guide(self.1.clone()));
-        registrar.register_hook(Phase::StepEnd, Forget(self.0.clone()));
-        registrar.register_hook(Phase::RunEnd, Forget(self.0.clone()));
+        registrar.register_hook(Phase::RunStart, AwaitServers(self.0.first_start.clone()));
+        registrar.register_hook(Phase::BeforeInference, Guide(self.0.guidance.clone()));
+        registrar.register_hook(Phase::StepEnd, Forget(self.0.questions.clone()));
+        registrar.register_hook(Phase::RunEnd, Forget(self.0.questions.clone()));
         Ok(())
     }
 }

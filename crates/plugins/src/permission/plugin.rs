@@ -158,7 +158,7 @@ impl PermissionPlugin {
                 } else {
                     &[]
                 };
-                let ticket = ticket(prepared, info, &verdict, (kind, refused), &rules, judgement.risk);
+                let ticket = ticket(prepared, info, &verdict, kind, refused, &rules, judgement.risk);
                 let mut ticket = self.permissions.on_terms(ticket, prepared.terms(&rules));
                 let run = (&ctx.run_identity.thread_id, &ctx.run_identity.run_id);
                 ticket.suspension.add(QuestionParameters {
@@ -235,7 +235,8 @@ fn ticket(
     prepared: &PreparedCall<'_>,
     info: &ToolCallInfo,
     verdict: &Verdict,
-    (kind, refused): (AskKind, &[SandboxRefusal]),
+    kind: AskKind,
+    refused: &[SandboxRefusal],
     rules: &RuleSet,
     risk: Risk,
 ) -> SuspendTicket {
@@ -261,7 +262,7 @@ fn ticket(
                 does: Some(does.words),
                 outside: Some(does.is_outside),
                 profile: Some(verdict.profile),
-                proposals: Some(proposals(prepared, (kind, refused), rules)),
+                proposals: Some(proposals(prepared, kind, refused, rules)),
                 ..QuestionParameters::default()
             }
             .into(),
@@ -280,7 +281,8 @@ fn ticket(
 /// The grants that would answer the question for good. None when a rule says to ask: a grant does not beat it.
 fn proposals(
     call: &PreparedCall<'_>,
-    (kind, refused): (AskKind, &[SandboxRefusal]),
+    kind: AskKind,
+    refused: &[SandboxRefusal],
     rules: &RuleSet,
 ) -> Vec<GrantProposal> {
     let is_out = wants_out(&call.question);

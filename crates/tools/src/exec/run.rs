@@ -243,7 +243,7 @@ pub(crate) async fn run_timeless(
     cancel: &CancellationToken,
     timeless: &CancellationToken,
 ) -> Result<ExecResult, ExecError> {
-    run_supervised(config, request, (None, None), on_output, (cancel, timeless))
+    run_supervised(config, request, Connection::Output, on_output, cancel, timeless)
         .await
         .map(|(result, _)| result)
 }
@@ -261,7 +261,8 @@ pub(crate) async fn run_in_terminal(
 ) -> Result<ExecResult, ExecError> {
     let timeless = CancellationToken::new();
     timeless.cancel();
-    let ended = run_supervised(config, request, (None, Some(terminal)), on_output, (cancel, &timeless)).await;
+    let connection = Connection::Terminal(terminal.0, terminal.1);
+    let ended = run_supervised(config, request, connection, on_output, cancel, &timeless).await;
     ended.map(|(result, _)| result)
 }
 
@@ -276,7 +277,7 @@ pub async fn converse(
     input: &[u8],
     cancel: &CancellationToken,
 ) -> Result<(ExecResult, ProgramOutput), ExecError> {
-    run_supervised(config, request, (Some(input), None), |_| {}, (cancel, &CancellationToken::new())).await
+    run_supervised(config, request, Connection::Input(input), |_| {}, cancel, &CancellationToken::new()).await
 }
 
 /// The stdout of a program that was given something on its stdin.
@@ -314,13 +315,29 @@ async fn read_some(pipe: &mut Option<tokio::process::ChildStdout>, buf: &mut [u8
     }
 }
 
+/// How a program is connected to aye.
+enum Connection<'a> {
+    /// All that it writes goes to one pipe; it has no input.
+    Output,
+    /// It reads this; what it writes to stdout is its answer.
+    Input(&'a [u8]),
+    /// It has a terminal; its output is read here and written there.
+    Terminal(pipe::Receiver, OwnedFd),
+}
+
 async fn run_supervised(
     config: &ExecConfig,
     mut request: ExecRequest,
-    (input, terminal): (Option<&[u8]>, Option<(pipe::Receiver, OwnedFd)>),
+    connection: Connection<'_>,
     mut on_output: impl FnMut(OutputPart<'_>) + Send,
-    (cancel, timeless): (&CancellationToken, &CancellationToken),
+    cancel: &CancellationToken,
+    timeless: &CancellationToken,
 ) -> Result<(ExecResult, ProgramOutput), ExecError> {
+    let (input, terminal) = match connection {
+        Connection::Output => (None, None),
+        Connection::Input(input) => (Some(input), None),
+        Connection::Terminal(reader, writer) => (None, Some((reader, writer))),
+    };
     let began = Instant::now();
     // What is written to a terminal reaches its reader a moment later.
     let is_pipe = terminal.is_none();
