@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::commands::since::since;
 use crate::commands::{put_json, when};
+use crate::contract::amount::counted;
 use crate::contract::audit::{AuditFault, AuditFaultKind, AuditReport, AuditRow};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{escape_json, visible_line};
@@ -168,8 +169,7 @@ fn shown(report: &AuditReport) -> String {
         out.push_str(&fault_text(fault));
         out.push('\n');
     }
-    let count = |n: u64, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
-    let mut rows = count(report.rows, "row", "rows");
+    let mut rows = counted(report.rows, "row");
     if report.chains > 1 {
         let _ = write!(rows, " in {} chains", report.chains);
     }
@@ -177,18 +177,18 @@ fn shown(report: &AuditReport) -> String {
         let _ = write!(rows, ", {} to {}", when(first), when(last));
     }
     if report.chains > 1 {
-        let _ = write!(rows, "; {}", count(report.seals, "seal", "seals"));
+        let _ = write!(rows, "; {}", counted(report.seals, "seal"));
     }
     if report.is_whole() {
-        let lists = count(report.rules, "list of rules", "lists of rules");
-        let _ = writeln!(out, "intact: {rows}; {lists}; the tables match");
+        let lists = counted(report.rules, "list");
+        let _ = writeln!(out, "intact: {rows}; {lists} of rules; the tables match");
     } else {
         let wrong = report.faults.len() as u64 + report.unlisted;
         let listed = match report.unlisted {
             0 => String::new(),
             more => format!(", {more} of them not listed"),
         };
-        let things = count(wrong, "fault", "faults");
+        let things = counted(wrong, "fault");
         let _ = writeln!(out, "broken: {things}{listed}; {rows}");
     }
     out

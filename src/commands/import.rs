@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum as _};
 
 use crate::config::write_private;
+use crate::contract::amount::counted;
 use crate::contract::diff::unified;
 use crate::contract::display::{visible, visible_line};
 use crate::failure::Failure;
@@ -104,8 +105,7 @@ fn describe(out: &mut String, origin: ForeignAgent, scope: ImportScope, import: 
         (import.files.len(), "file"),
     ];
     let some = counts.iter().filter(|(count, _)| *count > 0);
-    let some: Vec<String> =
-        some.map(|(count, what)| format!("{count} {what}{}", if *count == 1 { "" } else { "s" })).collect();
+    let some: Vec<String> = some.map(|(count, what)| counted(*count, what)).collect();
     if !some.is_empty() {
         let _ = writeln!(out, "  found: {}", some.join(", "));
     }

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::cli::shared::JsonFlag;
 use crate::cli::start::StartFlags;
 use crate::commands::put_json;
-use crate::contract::display::visible_line;
+use crate::contract::display::{shortened, visible_line};
 use crate::contract::server::{ServerConfig, ServerScope};
 use crate::failure::Failure;
 use crate::mcp::{
@@ -247,7 +247,7 @@ async fn test(
     match resources {
         Ok(rows) => {
             for [_, uri, name, description] in rows {
-                let short: String = description.chars().take(100).collect();
+                let short = shortened(&description, 100);
                 let _ = writeln!(
                     out,
                     "\nresource {}  {}  {}",

@@ -12,7 +12,7 @@ use crate::commands::columns::columns;
 use crate::commands::{print, since};
 use crate::compose::{self, WrittenMessage};
 use crate::contract::consumer::Consumer;
-use crate::contract::display::escape_json;
+use crate::contract::display::{escape_json, shortened};
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
@@ -433,7 +433,7 @@ async fn lines(jobs: &[MailboxJob], store: &SharedStore) -> Result<String, Failu
             None => "(resumes a run that waits)".to_owned(),
         };
         let text = text.trim().lines().next().unwrap_or_default();
-        let text: String = text.chars().take(60).collect();
+        let text = shortened(text, 60);
         let note = if note.is_empty() { String::new() } else { format!("  ({note})") };
         let thread = job.mailbox_id.to_string();
         rows.push([format!("{:>4}", job.sequence), word.to_owned(), thread, format!("{text}{note}")]);

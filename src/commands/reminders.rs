@@ -7,6 +7,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::commands::put_json;
+use crate::contract::amount::counted;
 use crate::contract::display::visible_line;
 use crate::failure::Failure;
 use crate::plugins::reminder::{ReminderConfigError, ReminderRule, load_rules};
@@ -71,10 +72,7 @@ fn lines(read: &ReadFile, file: &Path) -> String {
         Ok(rules) => rules,
         Err(error) => return format!("error  {}\n", visible_line(&error.to_string())),
     };
-    let count = match rules.len() {
-        1 => "1 rule".to_owned(),
-        n => format!("{n} rules"),
-    };
+    let count = counted(rules.len(), "rule");
     let mut text = format!("ok     {}: {count}\n", visible_line(&file.to_string_lossy()));
     for rule in rules {
         let cooldown = match rule.cooldown_turns {

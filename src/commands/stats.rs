@@ -11,6 +11,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::commands::put_json;
 use crate::commands::since::since;
 use crate::config::{ModelSettings, price_of};
+use crate::contract::amount::{counted, duration, short_number};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::spec::{BILLION, Price};
@@ -259,15 +260,14 @@ fn text(stats: &Stats, by: Option<StatsBy>, mark: &str) -> String {
     let total = &stats.total;
     let _ = writeln!(
         out,
-        "\n{} answers, {} calls, {} tokens in and {} out{}; {} question{} waited {} for an answer",
+        "\n{} answers, {} calls, {} tokens in and {} out{}; {} waited {} for an answer",
         total.answers,
         total.calls,
-        count(total.input_tokens),
-        count(total.output_tokens),
+        short_number(total.input_tokens),
+        short_number(total.output_tokens),
         if total.cost > 0.0 { format!(", {}", money(total)) } else { String::new() },
-        total.questions,
-        if total.questions == 1 { "" } else { "s" },
-        time(total.waited_ms),
+        counted(total.questions, "question"),
+        duration(total.waited_ms),
     );
     if total.refused_thoughts > 0 {
         let _ = writeln!(
@@ -293,11 +293,11 @@ fn of_model(row: &StatsRow) -> Vec<String> {
     vec![
         row.answers.to_string(),
         row.failed_runs.to_string(),
-        count(row.input_tokens),
-        count(row.cached_tokens),
-        count(row.output_tokens),
+        short_number(row.input_tokens),
+        short_number(row.cached_tokens),
+        short_number(row.output_tokens),
         money(row),
-        time(row.model_ms),
+        duration(row.model_ms),
     ]
 }
 
@@ -305,9 +305,9 @@ fn of_tool(row: &StatsRow) -> Vec<String> {
     vec![
         row.calls.to_string(),
         row.failed_calls.to_string(),
-        time(row.tool_ms),
+        duration(row.tool_ms),
         row.questions.to_string(),
-        time(row.waited_ms),
+        duration(row.waited_ms),
     ]
 }
 
@@ -316,10 +316,10 @@ fn of_day(row: &StatsRow) -> Vec<String> {
         row.answers.to_string(),
         row.calls.to_string(),
         (row.failed_calls + row.failed_runs).to_string(),
-        count(row.input_tokens),
-        count(row.output_tokens),
+        short_number(row.input_tokens),
+        short_number(row.output_tokens),
         money(row),
-        time(row.waited_ms),
+        duration(row.waited_ms),
     ]
 }
 
@@ -342,27 +342,6 @@ fn money(row: &StatsRow) -> String {
         (_, unpriced, answers) if unpriced == answers => "-".to_owned(),
         (cost, 0, _) => format!("{cost:.2}"),
         (cost, _, _) => format!("{cost:.2}+"),
-    }
-}
-
-/// `950`, `12.3k`, `4.5M`.
-fn count(number: u64) -> String {
-    match number {
-        0..1_000 => number.to_string(),
-        1_000..1_000_000 => format!("{:.1}k", number as f64 / 1e3),
-        _ => format!("{:.1}M", number as f64 / 1e6),
-    }
-}
-
-/// `0s`, `4.2s`, `3m 20s`, `5h 10m`, `2d 3h`.
-fn time(ms: u64) -> String {
-    let seconds = ms / 1000;
-    match seconds {
-        0 if ms == 0 => "0s".to_owned(),
-        0..60 => format!("{:.1}s", ms as f64 / 1e3),
-        60..3_600 => format!("{}m {}s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{}h {}m", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{}d {}h", seconds / 86_400, seconds / 3_600 % 24),
     }
 }
 
@@ -401,10 +380,10 @@ mod tests {
         let shown = text(&stats, None, "");
         assert!(shown.contains("6.40+") && shown.contains("excludes 1 answers"), "{shown}");
         let lines: Vec<&str> = shown.lines().collect();
-        assert_eq!(lines[0], "model         answers  failed    in  cached     out  cost   time");
-        assert_eq!(lines[1], "srv/up/m1           3       1  1.0M  400.0k  500.0k  6.40  1m 1s");
-        assert_eq!(lines[2], "nobody-knows        1       0  1.0M  400.0k  500.0k     -  1m 1s");
-        assert!(shown.contains("Bash      5       2  1m 1s      2   1m 1s"), "{shown}");
+        assert_eq!(lines[0], "model         answers  failed  in  cached   out  cost        time");
+        assert_eq!(lines[1], "srv/up/m1           3       1  1M    400k  500k  6.40  1 min 01 s");
+        assert_eq!(lines[2], "nobody-knows        1       0  1M    400k  500k     -  1 min 01 s");
+        assert!(shown.contains("Bash      5       2  1 min 01 s      2  1 min 01 s"), "{shown}");
         let value = json(&stats, Some(StatsBy::Tool));
         assert_eq!(value["by_tool"][0]["tool"], "Bash");
         assert_eq!(value["by_tool"][0]["failed_calls"], 2);
@@ -429,10 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
-        assert_eq!([count(999), count(1_000), count(12_345_678)].join(" "), "999 1.0k 12.3M");
-        let times = [0, 900, 59_900, 200_000, 18_600_000, 183_600_000].map(time);
-        assert_eq!(times.join(", "), "0s, 0.9s, 59.9s, 3m 20s, 5h 10m, 2d 3h");
+    fn nothing_done_is_a_sentence() {
         assert_eq!(text(&Stats::default(), None, ""), "no activity yet\n");
     }
 }

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::cli::shared::JsonFlag;
 use crate::cli::time::span;
 use crate::commands::{put_json, when};
+use crate::contract::amount::{bytes_in_words, counted};
 use crate::contract::display::visible_line;
 use crate::contract::record::{Owner, SuspensionStatus};
 use crate::contract::storage::{ProgramStore, PrunePlace, SharedStore, SuspensionFilter};
@@ -125,21 +126,13 @@ async fn check(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
     if json {
         put_json(&json!({"path": path.to_string_lossy(), "bytes": bytes, "faults": found}))?;
     } else if found.is_empty() {
-        put(&format!("{}: whole; {}\n", foundation.paths.display(&path), size(bytes)))?;
+        put(&format!("{}: whole; {}\n", foundation.paths.display(&path), bytes_in_words(bytes)))?;
     } else {
         for fault in &found {
             put(&format!("{}\n", visible_line(fault)))?;
         }
     }
     Ok(code)
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_048_576 => format!("{} KiB", bytes.div_ceil(1024)),
-        1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
-    }
 }
 
 async fn prune(args: PruneArgs, foundation: &Foundation) -> Result<(), Failure> {
@@ -158,23 +151,19 @@ async fn prune(args: PruneArgs, foundation: &Foundation) -> Result<(), Failure> 
     let left = store.used_bytes().await.map_err(Failure::failed)?;
     store.close().await;
     let room = if left < bytes {
-        format!("the store shrank from {} to {}", size(bytes), size(left))
+        format!("the store shrank from {} to {}", bytes_in_words(bytes), bytes_in_words(left))
     } else {
-        format!("the store has {}", size(left))
+        format!("the store has {}", bytes_in_words(left))
     };
-    put(&format!("deleted {}; {room}\n", conversations(gone)))?;
+    put(&format!("deleted {}; {room}\n", counted(gone, "conversation")))?;
     if let Some(keep) = args.keep.filter(|keep| left > *keep) {
         put_stderr(&format!(
             "the store is still larger than {}; pinned, waiting, queued and running conversations stay, and \
              so does the audit",
-            size(keep)
+            bytes_in_words(keep)
         ));
     }
     Ok(())
-}
-
-fn conversations(count: u64) -> String {
-    if count == 1 { "1 conversation".to_owned() } else { format!("{count} conversations") }
 }
 
 /// Deletes conversations that were changed before a time, oldest first, as long as the store is larger than `keep`.
@@ -235,7 +224,7 @@ async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
     std::fs::rename(&copy, &target).map_err(io)?;
     std::fs::File::open(&folder).and_then(|folder| folder.sync_all()).map_err(io)?;
     foundation.remember_store();
-    put(&format!("restored {} from {name}\n", conversations(threads as u64)))?;
+    put(&format!("restored {} from {name}\n", counted(threads as u64, "conversation")))?;
     if let Some(kept) = kept {
         put_stderr(&format!("the previous store is {}", foundation.paths.display(&kept)));
     }

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use crate::cli::start::StartFlags;
 use crate::commands::columns::columns;
 use crate::commands::{put_json, when};
+use crate::contract::amount::{counted, duration, short_number};
 use crate::contract::child::{ChildStatus, TaskRecord};
 use crate::contract::command::{CommandEnd, CommandRecord};
-use crate::contract::display::visible_line;
+use crate::contract::display::{shortened, visible_line};
 use crate::contract::foreign::ForeignError;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
@@ -210,8 +211,7 @@ fn as_they_stand(store: &SharedStore, commands: Vec<CommandRecord>) -> Vec<Comma
 }
 
 fn line_of(command: &CommandRecord) -> String {
-    let line: String = visible_line(command.command.trim()).into_owned();
-    line.chars().take(60).collect()
+    shortened(&visible_line(command.command.trim()), 60).into_owned()
 }
 
 fn command_object(command: &CommandRecord) -> Value {
@@ -278,7 +278,7 @@ fn lines(tasks: &[TaskRecord], commands: &[CommandRecord], now: u64) -> String {
     }
     let top = tasks.iter().map(|task| task.child.depth).min().unwrap_or(1);
     let agents = tasks.iter().map(|task| {
-        let prompt = task.child.prompt.lines().next().unwrap_or_default().chars().take(60).collect();
+        let prompt = shortened(task.child.prompt.lines().next().unwrap_or_default(), 60).into_owned();
         let indent = "  ".repeat(usize::try_from(task.child.depth - top).unwrap_or(0));
         [format!("{indent}{}", task.child.task_id()), about(task, now), prompt]
     });
@@ -293,10 +293,10 @@ fn about(task: &TaskRecord, now: u64) -> String {
         words.push("background".to_owned());
     }
     if let Some(run) = &task.run {
-        words.push(format!("{} step{}", run.steps, if run.steps == 1 { "" } else { "s" }));
-        words.push(format!("{} tokens", run.usage.total()));
+        words.push(counted(run.steps, "step"));
+        words.push(format!("{} tokens", short_number(run.usage.total())));
         let until = if run.status == RunStatus::Done { run.updated_at } else { now };
-        words.push(format!("{:.1}s", until.saturating_sub(run.created_at) as f64 / 1000.0));
+        words.push(duration(until.saturating_sub(run.created_at)));
     }
     words.join(" · ")
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::commands::columns::columns;
 use crate::commands::put_json;
+use crate::contract::amount::counted;
 use crate::contract::display::visible;
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
@@ -86,10 +87,7 @@ async fn list(worktrees: &Worktrees, json: bool, foundation: &Foundation) -> Res
             Ok(state) => changes(state),
             Err(error) => error.to_string(),
         };
-        let conversations = match conversations {
-            1 => "1 conversation".to_owned(),
-            n => format!("{n} conversations"),
-        };
+        let conversations = counted(*conversations, "conversation");
         [
             worktree.name.clone(),
             worktree.branch(),
@@ -102,12 +100,13 @@ async fn list(worktrees: &Worktrees, json: bool, foundation: &Foundation) -> Res
 
 /// Says what a worktree has of its own.
 fn changes(state: &WorktreeChanges) -> String {
-    let count = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
     match (state.commits, state.uncommitted) {
         (0, 0) => "nothing of its own".to_owned(),
-        (commits, 0) => count(commits, "commit"),
-        (0, files) => format!("{} not committed", count(files, "file")),
-        (commits, files) => format!("{}, {} not committed", count(commits, "commit"), count(files, "file")),
+        (commits, 0) => counted(commits, "commit"),
+        (0, files) => format!("{} not committed", counted(files, "file")),
+        (commits, files) => {
+            format!("{}, {} not committed", counted(commits, "commit"), counted(files, "file"))
+        }
     }
 }
 

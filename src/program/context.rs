@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::{ModelSelection, Settings};
+use crate::contract::amount::{counted, short_number};
 use crate::contract::display::visible_line;
 use crate::contract::ids::ThreadId;
 use crate::contract::message::Role;
 use crate::contract::spec::ContextWindowPolicy;
-use crate::contract::summary::short_number;
 use crate::failure::AppError;
 use crate::plugins::deferred_tools::{DeferralStateValue, Savings};
 use crate::plugins::skills::{ActiveSkill, ActiveSkills, catalogue};
@@ -325,9 +325,8 @@ fn bar(rows: &[ContextRow], window: usize, answer: usize) -> String {
 }
 
 fn notes(text: &mut String, report: &ContextReport) {
-    let plural = |n: usize| if n == 1 { "" } else { "s" };
     text.push('\n');
-    let _ = writeln!(text, "{} message{} in the conversation.", report.count, plural(report.count));
+    let _ = writeln!(text, "{} in the conversation.", counted(report.count, "message"));
     if let Some(summary) = &report.summary {
         let n = usize::try_from(summary.upto_seq).unwrap_or(usize::MAX);
         let _ = writeln!(text, "A summary replaces the first {n}; /compact writes a new one.");
@@ -335,12 +334,12 @@ fn notes(text: &mut String, report: &ContextReport) {
     if report.left_out > 0 {
         let n = report.left_out;
         let are = if n == 1 { "is" } else { "are" };
-        let _ = writeln!(text, "{n} older one{} {are} left out to fit the window.", plural(n));
+        let _ = writeln!(text, "{} {are} left out to fit the window.", counted(n, "older one"));
     }
     if report.previews > 0 {
         let n = report.previews;
         let are = if n == 1 { "is" } else { "are" };
-        let _ = writeln!(text, "{n} large tool result{} {are} shown as a preview.", plural(n));
+        let _ = writeln!(text, "{} {are} shown as a preview.", counted(n, "large tool result"));
     }
     match (report.window, report.threshold) {
         (Some(_), Some(threshold)) => {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::contract::summary::short_number;
+use crate::contract::amount::{counted, short_number};
 use crate::failure::AppError;
 use crate::plugins::deferred_tools::{
     DeferralRule, DeferralState, DeferralStateValue, DeferredToolsPlugin, Savings, TOOL_SEARCH, ToolLoadMode,
@@ -45,12 +45,10 @@ pub(crate) fn saved(app: &AppContext, state: &DeferralStateValue) -> Result<Opti
 
 /// The sentence of `/context`.
 pub(crate) fn note(saved: &Savings) -> String {
-    let s = |n: usize| if n == 1 { "" } else { "s" };
     let are = if saved.deferred == 1 { "is" } else { "are" };
     let mut text = format!(
-        "{} tool{} {are} deferred: {} tokens less in each request.",
-        saved.deferred,
-        s(saved.deferred),
+        "{} {are} deferred: {} tokens less in each request.",
+        counted(saved.deferred, "tool"),
         short_number(saved.saved() as u64)
     );
     if saved.promoted > 0 {

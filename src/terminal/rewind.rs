@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::contract::amount::counted;
 use crate::contract::display::shortened;
 use crate::contract::event_sink::EventSink;
 use crate::contract::ids::ThreadId;
@@ -69,10 +70,6 @@ fn words_of(message: &Message) -> String {
 
 fn short(text: &str) -> String {
     shortened(text.trim().lines().next().unwrap_or_default(), NAMED).into_owned()
-}
-
-fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// The effect of a rewind on files.
@@ -377,7 +374,7 @@ impl AppContext {
 }
 
 fn did(what: RewindTarget, plan: Option<&RestorePlan>) -> String {
-    let files = plan.map(|plan| count(plan.files.len(), "file"));
+    let files = plan.map(|plan| counted(plan.files.len(), "file"));
     match (what.takes_conversation(), files) {
         (true, Some(files)) => format!("the conversation and {files}"),
         (true, None) => "the conversation".to_owned(),

@@ -15,6 +15,7 @@ use super::layers::{defaults, project_config_files, project_refusal, read_layer}
 use super::paths::{PrivateFileError, read_private, write_private};
 use super::schema::ProjectMay;
 use super::servers::{OfferedServer, offered};
+use aye_core::contract::amount::counted;
 use aye_core::contract::digest::hex;
 use aye_core::contract::display::{shortened, visible_line};
 
@@ -370,7 +371,7 @@ fn skill_item(dir: &Path) -> Option<TrustItem> {
     let name = visible_line(&dir.file_name().unwrap_or_default().to_string_lossy()).into_owned();
     let mut summary = format!("skill {name}");
     if scripts > 0 {
-        let _ = write!(summary, ", with {scripts} script{}", if scripts == 1 { "" } else { "s" });
+        let _ = write!(summary, ", with {}", counted(scripts, "script"));
     }
     if let Some(tools) =
         text.lines().take(200).find_map(|line| line.trim_start().strip_prefix("allowed-tools:"))

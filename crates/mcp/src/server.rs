@@ -15,6 +15,7 @@ use super::names::server_part;
 use super::pins::{PinStatus, Pinned};
 use super::tool::McpTool;
 use super::{Surroundings, list};
+use aye_core::contract::amount::counted;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::server::{ServerConfig, ServerScope};
@@ -698,13 +699,12 @@ impl Server {
         }
         pinned.first_offer = false;
         pinned.instructions = instructions.or(pinned.instructions);
-        let count = agreed.len();
+        let agreed_count = agreed.len();
         pinned.tools.extend(agreed);
         let kept = around.pins.save(&scope, &self.config.name, &pinned);
         self.offer(around);
         self.moved.send_modify(|count| *count += 1);
-        let mut words =
-            format!("{count} tool{} of {name} can be used now", if count == 1 { "" } else { "s" });
+        let mut words = format!("{} of {name} can be used now", counted(agreed_count, "tool"));
         if rest > 0 {
             let _ = write!(words, "; {rest} appeared after your review: /mcp {}", self.typed());
         }

@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use serde_json::Value;
 
+use aye_core::contract::amount::short_number;
 use aye_core::contract::error_code::ErrorCode;
 use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
 use aye_core::contract::inference::{InferenceOverride, StopReason, TokenUsage};
@@ -11,7 +12,6 @@ use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{JobClaim, QueueId, QueuedMessage, SuspensionRecord};
 use aye_core::contract::storage::StoreError;
-use aye_core::contract::summary::short_number;
 use aye_core::contract::suspension::{ACTION_PERMISSION, ResumeDecisionAction, ToolCallResume};
 use aye_core::contract::tool::{Tool, ToolDescriptor};
 use aye_core::state::StateError;

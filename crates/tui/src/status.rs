@@ -29,6 +29,7 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
+pub use aye_core::contract::amount::duration;
 pub use chrome::{Chrome, TitleProgress, chrome};
 pub use command::{StatusCommand, command_input};
 pub use segment::Segment;
@@ -271,27 +272,7 @@ pub fn short_path(path: &Path, home: Option<&Path>) -> String {
     visible_line(&text).into_owned()
 }
 
-/// A time span in few characters: `0.4 s`, `12 s`, `3 min 05 s`.
-pub fn duration(ms: u64) -> String {
-    let seconds = ms / 1000;
-    match seconds {
-        0..=9 => format!("{}.{} s", seconds, ms % 1000 / 100),
-        10..=59 => format!("{seconds} s"),
-        60..=3599 => format!("{} min {:02} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
-    }
-}
-
-/// The same in whole seconds.
+/// [`duration`] in whole seconds.
 pub(super) fn whole_seconds(ms: u64) -> String {
     if ms < 10_000 { format!("{} s", ms / 1000) } else { duration(ms) }
-}
-
-/// A number in at most five columns.
-pub fn short_number(n: u64) -> String {
-    match n {
-        0..=9999 => n.to_string(),
-        10_000..=999_999 => format!("{}k", n / 1000),
-        _ => format!("{:.1}M", n as f64 / 1_000_000.0),
-    }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use aye_core::contract::amount::counted;
+
 /// The counts of a run that no entry has.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RunTally {
@@ -19,8 +21,7 @@ impl RunTally {
     /// Returns the line: `worked`, the number of calls, the changed files with their added and removed lines, and what the
     /// conversation costs now.
     pub(crate) fn line(&self, worked: &str, calls: usize, changes: &[(&str, u64, u64)], cost: f64) -> String {
-        let many = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
-        let mut parts = vec![format!("worked {worked}"), many(calls, "call")];
+        let mut parts = vec![format!("worked {worked}"), counted(calls, "call")];
         let mut files: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         for (path, added, removed) in changes {
             let sum = files.entry(path).or_default();
@@ -28,7 +29,7 @@ impl RunTally {
         }
         if !files.is_empty() {
             let (added, removed) = files.values().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-            parts.push(format!("{} +{added} −{removed}", many(files.len(), "file")));
+            parts.push(format!("{} +{added} −{removed}", counted(files.len(), "file")));
         }
         match self.asked {
             0 => {}

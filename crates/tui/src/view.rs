@@ -13,6 +13,7 @@ use super::picker::PickerKind;
 use super::status;
 use super::theme::{Role, Theme};
 use super::wrap::{truncate, width};
+use aye_core::contract::amount::short_number;
 use aye_core::contract::display::visible_line;
 
 mod card;
@@ -273,7 +274,7 @@ pub fn banner(info: &HostInfo, width: u16, theme: &Theme) -> Vec<Line<'static>> 
     let dim = theme.style(Role::Dim);
     let model = if info.is_demo { "demo model".to_owned() } else { visible_line(&info.model).into_owned() };
     let window = info.context_window.filter(|_| !info.is_demo);
-    let window = window.map(|window| format!("{} window", status::short_number(window)));
+    let window = window.map(|window| format!("{} window", short_number(window)));
     let mode = format!("mode {}", info.mode.as_str());
     let about: Vec<String> = std::iter::once(model).chain(window).chain([mode]).collect();
     let place = status::short_path(&info.cwd, info.home.as_deref());

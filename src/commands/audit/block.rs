@@ -7,6 +7,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::Names;
 use crate::commands::when;
+use crate::contract::amount::duration;
 use crate::contract::audit::{AuditKind, AuditRow};
 use crate::contract::display::{call_summary, visible_line};
 use crate::contract::record::{GrantRecord, GrantScope};
@@ -71,7 +72,7 @@ pub(super) fn of(rows: &[AuditRow], known: &Names) -> String {
             }
             AuditKind::Ended => {
                 let after = match began_at {
-                    Some(began) => format!(" after {}", length(row.at.saturating_sub(began))),
+                    Some(began) => format!(" after {}", duration(row.at.saturating_sub(began))),
                     None => String::new(),
                 };
                 let kind = match word(body, "kind").as_str() {
@@ -171,7 +172,7 @@ fn decided(body: &Value) -> String {
         ("resume", _, _) => "approved as edited".to_owned(),
         (other, _, _) => other.to_owned(),
     };
-    let delay = body["delay_ms"].as_u64().map(|ms| format!(" after {}", length(ms))).unwrap_or_default();
+    let delay = body["delay_ms"].as_u64().map(|ms| format!(" after {}", duration(ms))).unwrap_or_default();
     format!("{answer} by {}{delay}", who(&body["actor"]))
 }
 
@@ -183,7 +184,7 @@ fn hook(body: &Value) -> String {
     };
     let time = body["duration_ms"].as_u64().unwrap_or_default();
     let (name, phase, origin) = (word(body, "name"), word(body, "phase"), word(body, "origin"));
-    format!("{name} at {phase} ({how}, {}, {origin}): {}", length(time), word(body, "answer"))
+    format!("{name} at {phase} ({how}, {}, {origin}): {}", duration(time), word(body, "answer"))
 }
 
 /// Renders a row that belongs to no call.
@@ -256,17 +257,6 @@ fn word(body: &Value, key: &str) -> String {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
-    }
-}
-
-/// Renders a length of time in its two largest units.
-fn length(ms: u64) -> String {
-    let seconds = ms / 1000;
-    match seconds {
-        0..60 => format!("{}.{} s", seconds, ms % 1000 / 100),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
     }
 }
 

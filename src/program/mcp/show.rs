@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::inside;
+use crate::contract::amount::counted;
 use crate::contract::display::visible_line;
 use crate::failure::AppError;
 use crate::mcp::{Manager, McpServerError, PinStatus, ServerState, ServerView, ToolView, login_command};
@@ -89,10 +90,6 @@ pub(crate) fn phase_words(phase: &ServerState) -> String {
 
 fn login_hint(view: &ServerView) -> String {
     format!("`/mcp login {}`, or `{}` in a shell", view.typed, login_command(&view.name))
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn overview(views: &[ServerView]) -> String {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::amount::bytes_in_words;
 use super::digest::sha256_hex;
 use super::display::visible_line;
 
@@ -235,15 +236,6 @@ fn short_name(name: &str) -> String {
     let head: String = name.chars().take(NAME - 9).collect();
     let tail: String = name.chars().skip(count - 8).collect();
     format!("{head}…{tail}")
-}
-
-/// Formats a number of bytes for users.
-pub fn bytes_in_words(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} bytes"),
-        1024..1_048_576 => format!("{} KiB", bytes.div_ceil(1024)),
-        _ => format!("{}.{:02} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 100) >> 20),
-    }
 }
 
 impl fmt::Display for ImageRef {

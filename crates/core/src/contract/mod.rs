@@ -2,6 +2,7 @@
 
 pub mod activity;
 pub mod address;
+pub mod amount;
 pub mod audit;
 pub mod audit_entry;
 pub mod audit_seal;

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::activity::{Activity, CompactedHistory, KnownActivity};
+use super::amount::counted;
+pub use super::amount::short_number;
 use super::ids::{MessageId, ThreadId};
 use super::inference::TokenUsage;
 
@@ -57,10 +59,9 @@ impl SummaryRecord {
 
     /// Describes the compaction in a few words.
     pub fn words(&self) -> String {
-        let plural = if self.messages == 1 { "" } else { "s" };
         format!(
-            "compacted {} message{plural}, {} → {} tokens",
-            self.messages,
+            "compacted {}, {} → {} tokens",
+            counted(self.messages, "message"),
             short_number(self.before_tokens),
             short_number(self.after_tokens)
         )
@@ -89,27 +90,5 @@ impl SummaryRecord {
             usage: self.usage,
         };
         KnownActivity::Compacted(history).into()
-    }
-}
-
-/// Formats a number of tokens for users: `870`, `3k`, `1.2M`.
-pub fn short_number(count: u64) -> String {
-    match count {
-        0..1000 => count.to_string(),
-        1000..10_000 => format!("{:.1}k", count as f64 / 1000.0).replace(".0k", "k"),
-        10_000..999_500 => format!("{}k", (count + 500) / 1000),
-        _ => format!("{:.1}M", count as f64 / 1_000_000.0).replace(".0M", "M"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        let shown: Vec<String> =
-            [0, 870, 1000, 3049, 9960, 41_499, 999_499, 999_500, 1_240_000].map(short_number).into();
-        assert_eq!(shown, ["0", "870", "1k", "3k", "10k", "41k", "999k", "1M", "1.2M"]);
     }
 }

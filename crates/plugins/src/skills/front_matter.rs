@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use unicode_normalization::UnicodeNormalization;
 
+use aye_core::contract::amount::counted;
 use aye_core::contract::display::{count_unsafe, visible_line};
 use aye_files::front_matter::{Front, FrontMatterReader, control_character, line_of, split_list};
 pub use aye_files::front_matter::{Issue as SkillIssue, Severity};
@@ -168,11 +169,10 @@ impl SkillReader<'_> {
         }
         let hidden = count_unsafe(description);
         if hidden > 0 {
-            let plural = if hidden == 1 { "" } else { "s" };
             self.report(
                 Severity::Warning,
                 line,
-                format!("{hidden} invisible character{plural} in the description; remove them"),
+                format!("{} in the description; remove them", counted(hidden, "invisible character")),
             );
         }
         let allowed_tools = match &raw.allowed_tools {

@@ -12,6 +12,7 @@ use super::policy::{
 use super::state::{CountedFrom, SettledCall, StopStateKey, StopStateUpdate, fingerprint, returned};
 use super::{STOP_PLUGIN, StopConfigKey, config};
 use aye_core::contract::activity::{Activity, ReportActivity};
+use aye_core::contract::amount::counted;
 use aye_core::contract::context_message::ContextMessage;
 use aye_core::contract::display::shortened;
 use aye_core::contract::lifecycle::{StoppedReason, TerminationReason};
@@ -153,11 +154,7 @@ impl Conditions {
         let TerminationReason::Stopped(StoppedReason { code, .. }) = &reason else { return Ok(()) };
         let (more, models) = match (code.as_str(), &self.budget) {
             ("budget", Some(budget)) => (Some(budget.more()), models(&latest_model(ctx))),
-            ("max_rounds", _) => {
-                let rounds = ctx.agent_spec.max_rounds;
-                let plural = if rounds == 1 { "" } else { "s" };
-                (Some(format!("{rounds} more inference{plural}")), Vec::new())
-            }
+            ("max_rounds", _) => (Some(counted(ctx.agent_spec.max_rounds, "more inference")), Vec::new()),
             _ => (None, Vec::new()),
         };
         command.emit::<AskBeforeNext>(ask::question(reason, more, models))

@@ -3,6 +3,7 @@ use std::time::Duration;
 use regex::Regex;
 
 use super::{SettledCall, StopConfigError};
+use aye_core::contract::amount::counted;
 
 /// The point at which a policy is evaluated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,8 +120,7 @@ impl StopPolicy for MaxRoundsPolicy {
     fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
         let holds = self.rounds > 0 && stats.step_count as usize >= self.rounds;
         StopDecision::stop_if(holds, self.id(), || {
-            let plural = if self.rounds == 1 { "" } else { "s" };
-            format!("the limit of {} inference{plural} is reached", self.rounds)
+            format!("the limit of {} is reached", counted(self.rounds, "inference"))
         })
     }
 }
@@ -222,10 +222,10 @@ impl StopPolicy for ConsecutiveErrorsPolicy {
     fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
         let holds = self.max > 0 && stats.consecutive_errors as usize >= self.max;
         StopDecision::stop_if(holds, self.id(), || {
-            let plural = if stats.consecutive_errors == 1 { "" } else { "s" };
             format!(
-                "every call of {} answer{plural} in a row failed to run; the limit is {}",
-                stats.consecutive_errors, self.max
+                "every call of {} in a row failed to run; the limit is {}",
+                counted(stats.consecutive_errors, "answer"),
+                self.max
             )
         })
     }

@@ -1,5 +1,6 @@
 //! A diff as styled lines: unified, or side by side.
 
+use aye_core::contract::amount::counted;
 use aye_core::contract::diff::MarkedLine;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -322,8 +323,7 @@ impl View<'_> {
 
     fn gap(&mut self, lines: usize) {
         if lines > 0 && self.shown < self.show.most {
-            let plural = if lines == 1 { "" } else { "s" };
-            self.note(&format!("{lines} unchanged line{plural}"));
+            self.note(&counted(lines, "unchanged line"));
         }
     }
 

@@ -1,11 +1,12 @@
 //! The segments of the status line that a user can configure.
 
-use super::{StatusItem, cost, duration, short_number, short_path};
+use super::{StatusItem, cost, duration, short_path};
 use crate::app::App;
 use crate::host::Mode;
 use crate::keymap::{Action, KeyContext};
 use crate::theme::Role;
 use crate::wrap::truncate;
+use aye_core::contract::amount::short_number;
 use aye_core::contract::display::visible_line;
 
 /// The maximum columns of a model's name, and the minimum that still distinguishes models.

@@ -9,6 +9,7 @@ use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::thread_actions::{PickPurpose, RewindCmd, RewindMsg, RewindPoints, RewindPreview, Rewound};
 use super::super::transcript::Level;
 use super::super::viewer::source;
+use aye_core::contract::amount::counted;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::ThreadSummary;
@@ -441,8 +442,7 @@ impl App {
 fn files_in_words(files: &[ChangedFile]) -> String {
     let sum = |of: fn(&ChangedFile) -> Option<usize>| files.iter().filter_map(of).sum::<usize>();
     let (added, removed) = (sum(|file| file.added), sum(|file| file.removed));
-    let s = if files.len() == 1 { "" } else { "s" };
-    format!("{} file{s}, +{added} −{removed}", files.len())
+    format!("{}, +{added} −{removed}", counted(files.len(), "file"))
 }
 
 fn file_in_words(file: &ChangedFile) -> String {

@@ -16,6 +16,7 @@ use super::super::transcript::{Level, Moment, ToolEntry, ToolState};
 use super::super::wrap::Wrap;
 use super::surface::{self, At};
 use super::text::marked;
+use aye_core::contract::amount::{counted, short_number};
 use aye_core::contract::child::ChildStatus;
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::image::ImageRef;
@@ -176,15 +177,10 @@ fn returned(tool: &ToolEntry, most: usize, page: EntryLayout<'_>) -> Vec<Line<'s
     let mut lines: Vec<Line<'static>> = shown.flat_map(|image| picture::picture(image, page)).collect();
     let more = tool.images.len().saturating_sub(most);
     if more > 0 {
-        let text = format!("    … {more} more image{} (Ctrl-O)", if more == 1 { "" } else { "s" });
+        let text = format!("    … {} (Ctrl-O)", counted(more, "more image"));
         lines.push(Line::styled(super::truncate(&text, page.width), page.theme.style(Role::Dim)));
     }
     lines
-}
-
-/// A number of tokens, short.
-fn tokens(n: u64) -> String {
-    if n < 1000 { n.to_string() } else { format!("{:.1}k", n as f64 / 1000.0) }
 }
 
 /// The agent that works on a call: how far it is, and what it does and says.
@@ -202,9 +198,9 @@ fn child(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
         ChildStatus::Running => {}
         over => words.push(over.word().to_owned()),
     }
-    words.push(format!("{} step{}", child.steps, if child.steps == 1 { "" } else { "s" }));
+    words.push(counted(child.steps, "step"));
     if child.tokens > 0 {
-        words.push(format!("{} tokens", tokens(child.tokens)));
+        words.push(format!("{} tokens", short_number(child.tokens)));
     }
     if let Some(tool) = &child.tool {
         words.push(visible_line(tool).into_owned());
@@ -513,7 +509,7 @@ pub(crate) fn is_folded(tool: &ToolEntry) -> bool {
 }
 
 fn folded(more: usize, page: EntryLayout<'_>) -> Line<'static> {
-    let text = format!("    … {more} more line{} (Ctrl-O)", if more == 1 { "" } else { "s" });
+    let text = format!("    … {} (Ctrl-O)", counted(more, "more line"));
     Line::styled(super::truncate(&text, page.width), page.theme.style(Role::Dim))
 }
 
