@@ -83,7 +83,6 @@ pub(crate) enum GitError {
     /// What it writes cannot be read.
     #[error(transparent)]
     Read(#[from] std::io::Error),
-    /// Comparing panicked.
     #[error(transparent)]
     Panicked(#[from] tokio::task::JoinError),
 }
@@ -454,7 +453,6 @@ async fn texts(
 enum Found {
     /// The file does not exist.
     Nothing,
-    /// These bytes.
     Bytes(Vec<u8>),
     /// Something else, or too long.
     Other,

@@ -47,9 +47,7 @@ pub enum PolicyError {
     /// It cannot be read.
     #[error("{}: {source}", path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
-        /// The reason.
         #[source]
         source: ReadTextError,
     },
@@ -60,13 +58,11 @@ pub enum PolicyError {
         path.display(), changeable.display()
     )]
     Changeable {
-        /// The file.
         path: PathBuf,
         /// The file, or the folder above it.
         changeable: PathBuf,
         /// The number of its owner.
         owner: u32,
-        /// Its mode.
         mode: u32,
     },
     /// Something in it is wrong.
@@ -129,7 +125,6 @@ impl MachinePolicy {
         Ok(Self { path: path.into(), settings: settings.entries, models, rules })
     }
 
-    /// Returns the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -113,7 +113,6 @@ pub struct A2aMessage {
     /// The conversation.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub context_id: String,
-    /// The task.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub task_id: String,
     pub role: A2aRole,
@@ -162,7 +161,6 @@ pub struct A2aTask {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct A2aStatusUpdate {
-    /// The task.
     pub task_id: String,
     /// The conversation.
     pub context_id: String,
@@ -173,7 +171,6 @@ pub struct A2aStatusUpdate {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct A2aArtifactUpdate {
-    /// The task.
     pub task_id: String,
     /// The conversation.
     pub context_id: String,

@@ -32,7 +32,6 @@ pub enum ServerState {
     Connected,
     /// It cannot be used, for this reason.
     Failed {
-        /// A sentence.
         why: String,
         /// Whether the server is retried automatically.
         again: bool,

@@ -60,7 +60,6 @@ pub enum Args {
     Any,
     /// This glob on the primary argument.
     Primary(Matcher),
-    /// All of these.
     All(Vec<Condition>),
 }
 

@@ -46,12 +46,7 @@ pub enum ResolveError {
     RemoteAgentNotDirectlyRunnable(String),
     /// Two tools with one id.
     #[error("the tool `{tool_id}` comes from {source_a} and from {source_b}")]
-    ToolIdConflict {
-        tool_id: String,
-        source_a: String,
-        /// The other one.
-        source_b: String,
-    },
+    ToolIdConflict { tool_id: String, source_a: String, source_b: String },
     /// A tool pattern of the agent does not parse.
     #[error("invalid tool pattern `{pattern}`: {message}")]
     InvalidToolPattern {
@@ -63,7 +58,6 @@ pub enum ResolveError {
     #[error("the agent `{agent}` cannot delegate to `{delegate}`: {message}")]
     InvalidDelegate {
         agent: String,
-        /// The other one.
         delegate: String,
         /// The reason why it cannot.
         message: String,

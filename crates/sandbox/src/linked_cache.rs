@@ -36,7 +36,6 @@ pub enum CacheKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkedCache {
-    /// Whose it is.
     pub kind: CacheKind,
     /// The user's folder, and the path at which the command finds `own`.
     pub path: PathBuf,

@@ -58,7 +58,6 @@ pub(super) struct Peer(pub(super) SocketAddr, pub(super) Option<Arc<Connection>>
 struct Open {
     /// Oldest first.
     strangers: VecDeque<Arc<Connection>>,
-    /// All connections.
     count: usize,
 }
 

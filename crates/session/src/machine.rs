@@ -155,7 +155,6 @@ pub enum Leaving {
     Waits,
     /// Another process drives the conversation, or was faster.
     Elsewhere,
-    /// An attempt failed.
     Failed,
     /// The conversation was deleted.
     Gone,

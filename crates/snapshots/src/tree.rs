@@ -7,7 +7,6 @@ use aye_store_sqlite::objects::{Hash, ObjectError, ObjectKind, Objects, hash_of}
 /// The kind of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathKind {
-    /// A plain file.
     File,
     /// One that may be executed.
     Program,

@@ -14,7 +14,6 @@ use super::walk::{self, Bounds, WalkGuard};
 
 /// Entries that are looked at.
 const MAX_ENTRIES: usize = 5000;
-/// Time for it.
 const MAX_TIME: Duration = Duration::from_millis(300);
 /// With more candidates than this, none is meant.
 const MAX_MEANT: usize = 3;

@@ -77,10 +77,8 @@ pub(super) enum EarlyEvent {
 /// The target of keys, as long as no list is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Focus {
-    /// To the text.
     #[default]
     Composer,
-    /// To the card.
     Card,
 }
 

@@ -53,7 +53,6 @@ impl DiffLayout {
         }
     }
 
-    /// The other one.
     #[must_use]
     pub fn toggled(self, width: u16) -> DiffLayout {
         if self.has_sides(width) { DiffLayout::Unified } else { DiffLayout::Sides }

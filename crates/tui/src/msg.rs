@@ -85,7 +85,6 @@ pub enum Cmd {
     Notify {
         /// Whether to sound the bell.
         bell: bool,
-        /// The text.
         desktop: Option<String>,
     },
     /// Put text on the clipboard.

@@ -259,7 +259,6 @@ fn all_aliases() -> impl Iterator<Item = (&'static SlashCommand, &'static Alias)
 /// The kind of completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionKind {
-    /// Commands and skills.
     Commands,
     Skills,
     /// Words after a command.

@@ -8,15 +8,12 @@ use super::wrap::width;
 /// The kind of a list, and the effect of choosing from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PickerKind {
-    /// Opens a conversation.
     Threads,
     /// Opens a question of any conversation.
     Inbox,
-    /// Chooses a model.
     Models,
     /// Puts a skill into the text.
     Skills,
-    /// Shows the rules.
     Rules,
     /// The ledger of grants.
     Grants,

@@ -22,7 +22,6 @@ const NEEDED: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNT
 /// The content of the clipboard.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ClipboardContent {
-    /// A picture's bytes.
     Image(Vec<u8>),
     Text(String),
 }
@@ -68,7 +67,6 @@ enum Nothing {
     Missing,
     /// It returned nothing, or failed.
     Empty,
-    /// A sentence.
     Wrong(String),
 }
 

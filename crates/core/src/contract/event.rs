@@ -29,26 +29,54 @@ pub enum AgentEvent {
         result: Option<Value>,
         termination: TerminationReason,
     },
-    /// More text.
-    TextDelta { delta: String },
-    /// More thoughts.
-    ReasoningDelta { delta: String },
+    TextDelta {
+        delta: String,
+    },
+    ReasoningDelta {
+        delta: String,
+    },
     /// Thoughts that only the provider can read.
-    ReasoningEncryptedValue { encrypted_value: String },
+    ReasoningEncryptedValue {
+        encrypted_value: String,
+    },
     /// The first part of a call arrives.
-    ToolCallStart { id: String, name: String },
+    ToolCallStart {
+        id: String,
+        name: String,
+    },
     /// More of its arguments, as JSON text.
-    ToolCallDelta { id: String, args_delta: String },
+    ToolCallDelta {
+        id: String,
+        args_delta: String,
+    },
     /// The call is complete.
-    ToolCallReady { id: String, name: String, arguments: Value },
+    ToolCallReady {
+        id: String,
+        name: String,
+        arguments: Value,
+    },
     /// The call is settled, or waits (`outcome: suspended`; the result carries the ticket).
-    ToolCallDone { id: String, message_id: String, result: ToolResult, outcome: ToolCallOutcome },
+    ToolCallDone {
+        id: String,
+        message_id: String,
+        result: ToolResult,
+        outcome: ToolCallOutcome,
+    },
     /// Output of a running tool.
-    ToolCallStreamDelta { id: String, name: String, delta: String },
+    ToolCallStreamDelta {
+        id: String,
+        name: String,
+        delta: String,
+    },
     /// A decision arrived for the call; `result` is its payload, or `{"edited": arguments}` when it runs with others.
-    ToolCallResumed { target_id: String, result: Value },
+    ToolCallResumed {
+        target_id: String,
+        result: Value,
+    },
     /// The whole conversation.
-    MessagesSnapshot { messages: Vec<Value> },
+    MessagesSnapshot {
+        messages: Vec<Value>,
+    },
     /// The state of an activity; `replace: false` leaves an existing one alone.
     ActivitySnapshot {
         message_id: String,
@@ -58,10 +86,15 @@ pub enum AgentEvent {
         replace: Option<bool>,
     },
     /// A change of an activity, as JSON patch operations.
-    ActivityDelta { message_id: String, activity_type: String, patch: Vec<Value> },
+    ActivityDelta {
+        message_id: String,
+        activity_type: String,
+        patch: Vec<Value>,
+    },
     /// An inference and its calls start.
-    StepStart { message_id: String },
-    /// They are over.
+    StepStart {
+        message_id: String,
+    },
     StepEnd,
     /// The model's answer is complete.
     InferenceComplete {
@@ -74,10 +107,13 @@ pub enum AgentEvent {
         stop_reason: Option<StopReason>,
     },
     /// The whole shared state: the values of all persistent keys, by key. Only for a sink that wants it.
-    StateSnapshot { snapshot: Value },
+    StateSnapshot {
+        snapshot: Value,
+    },
     /// A change of it, as JSON patch operations, one for each key.
-    StateDelta { delta: Vec<Value> },
-    /// Something failed.
+    StateDelta {
+        delta: Vec<Value>,
+    },
     Error {
         message: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,7 +167,6 @@ impl AgentEvent {
 }
 
 impl StreamEvent {
-    /// Wraps an event.
     pub fn new(seq: u64, timestamp: impl Into<String>, event: AgentEvent) -> Self {
         Self { seq, timestamp: timestamp.into(), correlation_id: None, event }
     }
@@ -149,15 +184,10 @@ impl StreamEvent {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RunInput {
     /// A message from the user.
-    UserMessage {
-        /// The text.
-        text: String,
-    },
+    UserMessage { text: String },
     /// A decision for a call that waits.
     ResumeDecision {
-        /// The call.
         tool_call_id: String,
-        /// Yes or no.
         action: ResumeDecisionAction,
         /// The payload, left out when null.
         #[serde(default, skip_serializing_if = "Value::is_null")]

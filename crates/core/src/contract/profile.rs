@@ -114,7 +114,6 @@ impl ProfileOwner {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileEntry {
-    /// The instance.
     pub key: String,
     /// Another one after each write, never one that was there before, and never 0.
     pub version: u64,

@@ -147,7 +147,6 @@ impl ProtocolRevision {
 pub struct ToolFilter {
     /// Only these; `None` means all.
     pub enabled: Option<Vec<String>>,
-    /// None of these.
     pub disabled: Vec<String>,
 }
 

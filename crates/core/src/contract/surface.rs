@@ -100,7 +100,6 @@ pub enum SurfaceNode {
         /// Its caption, else its address.
         caption: String,
     },
-    /// A line across.
     Divider,
     /// A line of text that the user fills in.
     Field(Field),

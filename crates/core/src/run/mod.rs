@@ -59,7 +59,6 @@ pub struct RunQuestion {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gate {
     Proceed,
-    /// Ask first.
     Suspend(SuspendTicket),
     /// The driver already has a result for the call.
     SetResult {

@@ -30,7 +30,6 @@ pub struct A2aInterface {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct A2aCapabilities {
-    /// Whether it streams.
     pub streaming: bool,
     /// Whether it posts updates to an address.
     pub push_notifications: bool,

@@ -112,11 +112,7 @@ pub enum HookFailure {
     NotAnObject,
     /// Its answer wants what cannot be at this phase.
     #[error("answered `{part}`, which has no effect at {}", phase_name(*phase))]
-    NoEffect {
-        /// The member.
-        part: &'static str,
-        phase: Phase,
-    },
+    NoEffect { part: &'static str, phase: Phase },
     /// Its answer has too many parts.
     #[error("answered with more than {MAX_LIST} messages or tools")]
     TooMany,

@@ -31,7 +31,6 @@ pub struct GenAISpan {
     pub input_tokens: Option<i32>,
     /// Tokens that came out.
     pub output_tokens: Option<i32>,
-    /// Both.
     pub total_tokens: Option<i32>,
     /// Tokens that came from a cache.
     pub cache_read_input_tokens: Option<i32>,

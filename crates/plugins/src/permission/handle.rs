@@ -72,7 +72,6 @@ pub enum ModeRefusal {
     /// A part of the sandbox is missing.
     #[error("mode {mode} needs the whole sandbox: {problem}")]
     Unsandboxed {
-        /// The mode.
         mode: Mode,
         /// The missing part.
         problem: String,
@@ -80,7 +79,6 @@ pub enum ModeRefusal {
     /// The administrator of the machine does not allow it.
     #[error("mode {mode} cannot be used: the policy of this machine ({file}) allows at most {most}")]
     Policy {
-        /// The mode.
         mode: Mode,
         /// The most that a mode may allow.
         most: Mode,

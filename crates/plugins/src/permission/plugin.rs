@@ -54,7 +54,6 @@ pub struct PermissionPlugin {
 }
 
 impl PermissionPlugin {
-    /// Over shared rules.
     pub fn new(permissions: Permissions) -> PermissionPlugin {
         PermissionPlugin { permissions, granted: None }
     }

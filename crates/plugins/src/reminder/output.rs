@@ -15,7 +15,6 @@ pub enum StatusMatcher {
     /// The call did what it should.
     Success,
     Error,
-    /// The call waits.
     Pending,
 }
 

@@ -60,7 +60,6 @@ pub enum Serving {
     Never,
     /// After [`NetSession::serve`].
     Later,
-    /// At once.
     Now,
 }
 

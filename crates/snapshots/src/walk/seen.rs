@@ -98,7 +98,6 @@ pub(crate) struct FolderScan {
     pub(super) total: u64,
     /// All files were looked at once.
     pub(super) is_complete: bool,
-    /// Counts looks.
     pub(super) scans: u64,
 }
 

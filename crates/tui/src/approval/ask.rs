@@ -12,7 +12,6 @@ use aye_core::contract::question::{ChoiceQuestion, QuestionChoice};
 pub enum AskRow {
     /// The choice at this place.
     Choice(usize),
-    /// Free text.
     Text,
     /// No answer: the call is skipped.
     Skip,

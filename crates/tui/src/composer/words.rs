@@ -7,9 +7,7 @@ use super::{Composer, EditKind, left_of, right_of};
 /// A change of the case of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// All large.
     Upper,
-    /// All small.
     Lower,
     /// The first one large, the rest small.
     Capital,

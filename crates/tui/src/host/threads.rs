@@ -128,7 +128,6 @@ pub struct Earlier {
 /// Who is awake on a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThreadOwner {
-    /// No process.
     #[default]
     Nobody,
     /// This process: its events report what happens.

@@ -77,7 +77,6 @@ pub(super) fn colours(tool: &ToolEntry, highlighter: &Highlighter) -> Option<Col
     sentence::colours(tool, highlighter).or_else(|| change::colours(tool, highlighter))
 }
 
-/// Renders a page.
 pub(super) fn page(page: &TextPage, columns: u16, theme: &Theme) -> Vec<Line<'static>> {
     let TextPage { title, text, is_literal, is_markdown } = page;
     if *is_markdown {

@@ -21,9 +21,7 @@ const LOOKED_UP: usize = 1000;
 pub struct RecentCall {
     /// Its run and its id.
     pub id: (RunId, CallId),
-    /// The tool.
     pub tool: String,
-    /// Its arguments.
     pub arguments: Value,
     /// The folder it was to run in.
     pub cwd: PathBuf,

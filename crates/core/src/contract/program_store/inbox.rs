@@ -9,7 +9,6 @@ use crate::contract::storage::StoreError;
 /// A filter for listing questions; a field that is `None` does not restrict the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboxFilter {
-    /// Of this thread.
     pub thread: Option<ThreadId>,
     /// About this tool, in letters of any case.
     pub tool: Option<String>,
@@ -26,9 +25,7 @@ pub struct InboxFilter {
 /// The result of looking up a suspension by an id prefix.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SuspensionLookup {
-    /// Exactly this one.
     One(Box<SuspensionRecord>),
-    /// Nothing.
     None,
     /// Several, open ones first, then oldest first, at most 20.
     Many(Vec<SuspensionRecord>),

@@ -10,7 +10,6 @@ use crate::contract::storage::StoreError;
 pub enum OutboxStatus {
     /// To be sent, for the first time or again.
     Queued,
-    /// It was taken.
     Accepted,
     /// A user took it back.
     Cancelled,
@@ -19,7 +18,6 @@ pub enum OutboxStatus {
 }
 
 impl OutboxStatus {
-    /// All of them.
     pub const ALL: [OutboxStatus; 4] = [Self::Queued, Self::Accepted, Self::Cancelled, Self::DeadLetter];
 
     /// The word in the database and in JSON.
@@ -36,7 +34,6 @@ impl OutboxStatus {
 /// A message to another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxRow {
-    /// Its number.
     pub number: u64,
     /// The conversation that it is about.
     pub thread_id: ThreadId,
@@ -59,7 +56,6 @@ pub struct OutboxRow {
 /// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxOutcome {
-    /// It was taken.
     Accepted,
     /// It is tried again at this time.
     Retry {

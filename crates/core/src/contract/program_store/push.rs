@@ -8,7 +8,6 @@ use crate::contract::storage::StoreError;
 /// A URL that is notified about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushTarget {
-    /// The run.
     pub run_id: RunId,
     /// Unique for the run.
     pub id: String,

@@ -10,7 +10,6 @@ use crate::contract::storage::StoreError;
 /// A copy of the first messages of a thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForkAt {
-    /// The thread.
     pub from: ThreadId,
     /// The number of its messages that the copy has.
     pub keep: u64,

@@ -18,9 +18,7 @@ use crate::contract::summary::SummaryRecord;
 /// The result of looking up a thread by an id prefix.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ThreadLookup {
-    /// Exactly this one.
     One(ThreadRecord),
-    /// Nothing.
     None,
     /// Several, newest first, at most 20.
     Many(Vec<ThreadRecord>),
@@ -29,7 +27,6 @@ pub enum ThreadLookup {
 /// A conversation that contains a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Match {
-    /// The conversation.
     pub thread: ThreadRecord,
     /// The text at its first match, with the text around it.
     pub around: String,
@@ -38,7 +35,6 @@ pub struct Match {
 /// A thread read in one transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadView {
-    /// The conversation.
     pub thread: ThreadRecord,
     /// The lease, with its owner, alive or not, and its end.
     pub lease: Option<LeaseRecord>,
@@ -67,7 +63,6 @@ pub struct ThreadView {
 /// The part of a thread's messages to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageSelection {
-    /// All.
     All,
     /// The messages after a position.
     Behind(u64),

@@ -25,7 +25,6 @@ pub struct ThreadRest {
     /// Its state by key.
     #[serde(default)]
     pub state: BTreeMap<String, Value>,
-    /// Its summaries.
     #[serde(default)]
     pub summaries: Vec<SummaryRecord>,
     /// The images that its messages name: base64 by SHA-256.
@@ -56,9 +55,7 @@ pub struct ThreadRest {
 pub struct ThreadExport {
     /// The call that it serves, when it is below the exported conversation.
     pub child: Option<ChildRecord>,
-    /// The thread.
     pub thread: ThreadRecord,
-    /// The rest.
     pub rest: ThreadRest,
 }
 
@@ -68,11 +65,8 @@ pub struct ThreadCopy {
     /// The call that it serves, when it is below the copied conversation.
     #[serde(default)]
     pub child: Option<ChildRecord>,
-    /// The thread.
     pub thread: ThreadRecord,
-    /// The messages.
     pub messages: Vec<StoredMessage>,
-    /// The rest.
     #[serde(flatten)]
     pub rest: ThreadRest,
     /// The conversations of the subagents below it, each after its parent.
@@ -86,11 +80,8 @@ pub struct ThreadCopy {
 /// A part of a conversation whose number grows with its length.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CopyPart {
-    /// A message.
     Message(StoredMessage),
-    /// A run.
     Run(Box<RunRecord>),
-    /// A summary.
     Summary(SummaryRecord),
     /// An image that a message names.
     Image {
@@ -108,7 +99,6 @@ pub enum ExportPart {
     Start {
         /// The call that it serves, when it is below the exported conversation.
         child: Option<ChildRecord>,
-        /// The thread.
         thread: ThreadRecord,
     },
     /// A part of it: messages, then runs, summaries and images.

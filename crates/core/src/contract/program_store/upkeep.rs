@@ -11,7 +11,6 @@ use crate::contract::suspension::Actor;
 pub struct PrunePlace {
     /// The time of the last change of the thread looked at last, in Unix milliseconds.
     pub updated_at: i64,
-    /// Its number.
     pub n: i64,
 }
 

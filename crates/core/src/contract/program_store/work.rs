@@ -21,11 +21,8 @@ pub struct JobFilter {
 /// The result of looking up a job by its number or an id prefix.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobLookup {
-    /// Exactly this one.
     One(Box<MailboxJob>),
-    /// Nothing.
     None,
-    /// Several ids.
     Many(Vec<JobId>),
 }
 

@@ -79,7 +79,6 @@ pub(super) enum InsertAt {
     LineAbove,
 }
 
-/// A whole command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VimCommand {
     Move(Motion),
