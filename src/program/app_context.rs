@@ -194,8 +194,12 @@ impl AppContext {
         warnings.extend(selection.rerouted.clone());
         warnings.extend(agents.written.issues.iter().map(ToString::to_string));
         // Under a budget, a model without a known price ends its run.
-        warnings
-            .extend(agents.choices().filter_map(|model| price_list.admit(&model.full_name(), model).err()));
+        warnings.extend(
+            agents
+                .choices()
+                .filter_map(|model| price_list.admit(&model.full_name(), model).err())
+                .map(|why| why.to_string()),
+        );
         let worth = skills.issues.iter().filter(|issue| issue.severity > Severity::Note);
         let skill_warnings = worth.map(ToString::to_string).collect();
         let models = agents::skill_models(&runtime, &foundation, &skills, &price_list).await;
@@ -240,8 +244,8 @@ impl AppContext {
         Ok(app)
     }
 
-    /// Says whether the budget knows a model's price.
-    pub(crate) fn admit(&self, selection: &ModelSelection) -> Result<(), String> {
+    /// Checks that the budget knows a model's price.
+    pub(crate) fn admit(&self, selection: &ModelSelection) -> Result<(), AppError> {
         self.price_list.admit(&selection.full_name(), selection)
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::config::ModelSelection;
 use crate::contract::display::visible_line;
 use crate::contract::spec::Price;
+use crate::failure::AppError;
 use crate::plugins::stop::StopPlugin;
 use crate::program::foundation::Foundation;
 use crate::runtime::REMOTE_MODEL;
@@ -31,7 +32,7 @@ impl PriceList {
     ///
     /// # Errors
     /// Under a budget, if the model's price is not known: a sentence for the user.
-    pub(crate) fn admit(&self, id: &str, selection: &ModelSelection) -> Result<(), String> {
+    pub(crate) fn admit(&self, id: &str, selection: &ModelSelection) -> Result<(), AppError> {
         let Some((most, origin)) = &self.most else { return Ok(()) };
         let price = selection.price.or_else(|| selection.is_demo().then(Price::default));
         let Some(price) = price else {
@@ -41,7 +42,8 @@ impl PriceList {
                 "the budget is ${most} ({origin}), but {id} has no price; add price = {{ input = …, output = \
                  … }} (per million tokens; 0 if it is free) below [models.\"{name}\"] in your \
                  config.toml, or remove the budget"
-            ));
+            )
+            .into());
         };
         self.known.write().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), price);
         Ok(())

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use crate::contract::activity::{Activity, ReportActivity};
 use crate::contract::context_message::ContextMessage;
 use crate::contract::display::{shortened, visible_line};
+use crate::failure::AppError;
 use crate::phase::{
     AddContextMessage, AnotherStep, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar,
 };
@@ -104,14 +105,14 @@ impl ChecksPlugin {
     ///
     /// # Errors
     /// Which glob is none.
-    pub(crate) fn new(checks: &BTreeMap<String, String>, commands: OwnCommands) -> Result<Self, String> {
+    pub(crate) fn new(checks: &BTreeMap<String, String>, commands: OwnCommands) -> Result<Self, AppError> {
         let check = |(glob, command): (&String, &String)| {
             let files = Pattern::parse(&format!("File({glob})")).map_err(|error| {
                 format!("`{}` is no glob of files: {}", visible_line(glob), error.message)
             })?;
             Ok(FileCheck { files, command: command.clone() })
         };
-        let checks = checks.iter().map(check).collect::<Result<_, String>>()?;
+        let checks = checks.iter().map(check).collect::<Result<_, AppError>>()?;
         Ok(Self { checks, commands, running: RunningChecks::default() })
     }
 
@@ -143,7 +144,7 @@ impl ChecksPlugin {
             for (command, files) in checks {
                 let args: Vec<String> = files.iter().cloned().collect();
                 let output = commands.run(&command, &args, &run, MAX_TIME, &cancel).await;
-                let output = output.and_then(|output| match output.ended {
+                let output = output.map_err(|why| why.to_string()).and_then(|output| match output.ended {
                     Some(ended) => Err(ended),
                     None => Ok(format!("{}\n{}", output.stdout, output.stderr)),
                 });

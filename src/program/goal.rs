@@ -10,6 +10,7 @@ use crate::contract::activity::{Activity, ReportActivity};
 use crate::contract::context_message::ContextMessage;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::message::Role;
+use crate::failure::AppError;
 use crate::phase::{
     AddContextMessage, AnotherStep, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar,
     StopRequest,
@@ -161,7 +162,7 @@ impl PhaseHook for GoalPlugin {
 
 impl GoalPlugin {
     /// Runs the command in the sandbox. Returns nothing if it succeeded, else what it printed.
-    async fn succeeds(&self, wanted: &str, ctx: &PhaseContext) -> Result<Option<String>, String> {
+    async fn succeeds(&self, wanted: &str, ctx: &PhaseContext) -> Result<Option<String>, AppError> {
         let run = ctx.run_identity.run_id.as_str();
         let output = self.commands.run(wanted, &[], run, self.timeout, &ctx.cancellation).await?;
         let HookOutput { stdout, stderr, exit_code, ended, .. } = output;

@@ -19,6 +19,7 @@ use crate::contract::record::SuspensionRecord;
 use crate::contract::renderer::Renderer;
 use crate::contract::suspension::{Actor, ToolCallResume};
 use crate::contract::terms::Notify;
+use crate::failure::AppError;
 use crate::program::foundation::Foundation;
 use crate::program::webhook::{QuestionNews, Webhooks};
 
@@ -103,7 +104,7 @@ impl Notifier {
         let (shared, question) = (Arc::clone(&self.shared), question.clone());
         self.spawn(async move {
             if let Err(why) = shared.webhooks.notify(names, &question, news).await {
-                shared.failed("webhook", &why);
+                shared.failed("webhook", &why.to_string());
             }
         });
     }
@@ -118,7 +119,7 @@ impl Notifier {
             self.spawn(async move {
                 let Ok(_turn) = shared.room.acquire().await else { return };
                 if let Err(why) = shared.run_program(&words, json).await {
-                    shared.failed(words.first().map_or("", String::as_str), &why);
+                    shared.failed(words.first().map_or("", String::as_str), &why.to_string());
                 }
             });
         }
@@ -155,11 +156,11 @@ impl Renderer for Notifier {
 }
 
 impl NotifierState {
-    async fn run_program(&self, words: &[String], json: Vec<u8>) -> Result<(), String> {
+    async fn run_program(&self, words: &[String], json: Vec<u8>) -> Result<(), AppError> {
         let (program, args) = words.split_first().ok_or("it does not name a program")?;
         let program = match (program.strip_prefix("~/"), &self.home) {
             (Some(rest), Some(home)) => home.join(rest).into_os_string(),
-            (Some(_), None) => return Err("no home folder for `~/`".to_owned()),
+            (Some(_), None) => return Err("no home folder for `~/`".into()),
             (None, _) => program.into(),
         };
         let mut command = Command::new(program);
@@ -176,13 +177,14 @@ impl NotifierState {
             tracing::info!(program = words[0], words = errors.trim_end(), "a notify program");
         }
         match ended {
-            Err(_) => Err(format!("it was stopped after {} s", LIMIT.as_secs())),
-            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("it was stopped after {} s", LIMIT.as_secs()).into()),
+            Ok(Err(error)) => Err(error.into()),
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => {
                 let last = errors.lines().rev().find(|line| !line.trim().is_empty());
                 Err(last
-                    .map_or_else(|| status.to_string(), |line| format!("{status}: {}", visible_line(line))))
+                    .map_or_else(|| status.to_string(), |line| format!("{status}: {}", visible_line(line)))
+                    .into())
             }
         }
     }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::contract::display::{shortened, visible_line};
 use crate::contract::judgement::Profile;
 use crate::contract::tool::SpawnContext;
+use crate::failure::AppError;
 use crate::plugins::hooks::{HookOutput, HookRequest, HookRunner};
 use crate::plugins::permission::{Permissions, VerdictKind, evaluate};
 
@@ -35,11 +36,11 @@ impl OwnCommands {
         run: &str,
         timeout: Duration,
         cancel: &CancellationToken,
-    ) -> Result<HookOutput, String> {
+    ) -> Result<HookOutput, AppError> {
         let call = json!({"command": line});
         let verdict = evaluate(&self.rules.rules(), &self.rules.question("Bash", &call, Some("command")));
         if matches!(verdict.decision, VerdictKind::Deny | VerdictKind::Error) {
-            return Err(format!("a rule denies `{}`", shown(line)));
+            return Err(format!("a rule denies `{}`", shown(line)).into());
         }
         let words = ["-c", line, "bash"].map(str::to_owned);
         let request = HookRequest {
@@ -53,7 +54,7 @@ impl OwnCommands {
             profile: Profile::Workspace,
             domains: Vec::new(),
         };
-        self.runner.run(request, cancel).await.map_err(|error| error.to_string())
+        self.runner.run(request, cancel).await.map_err(|error| error.to_string().into())
     }
 }
 

@@ -186,7 +186,7 @@ fn found_model(
         Some(Err(why)) => return Err(problem("model", unavailable(name, why))),
         None => return Err(problem("model", unavailable(name, "unknown"))),
     };
-    app.admit(&selection).map_err(|why| problem("model", why))?;
+    app.admit(&selection).map_err(|why| problem("model", why.to_string()))?;
     Ok(selection)
 }
 

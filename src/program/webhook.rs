@@ -17,6 +17,7 @@ use crate::contract::display::visible;
 use crate::contract::record::SuspensionRecord;
 use crate::contract::storage::{OutboxOutcome, OutboxRow, PushTargetsOf, SharedStore, StoreError, push_key};
 use crate::contract::terms::Notify;
+use crate::failure::AppError;
 use crate::program::foundation::Foundation;
 use crate::server::{A2aPushConfig, QuestionCard, WaitingPush, fresh_token, sign};
 use crate::tools::{public_client, root_cause};
@@ -133,7 +134,7 @@ impl Webhooks {
         names: Vec<String>,
         question: &SuspensionRecord,
         news: QuestionNews,
-    ) -> Result<(), String> {
+    ) -> Result<(), AppError> {
         let mut wrong = None;
         for name in names {
             let Some(webhook) = self.0.named.get(&name) else {
@@ -149,10 +150,10 @@ impl Webhooks {
                 body,
                 self.0.store.clock().now_ms(),
             );
-            put.await.map_err(|error| error.to_string())?;
+            put.await?;
         }
         self.send_due().await;
-        wrong.map_or(Ok(()), Err)
+        wrong.map_or(Ok(()), |why| Err(why.into()))
     }
 
     /// Writes a push notification and sends what is due in the background.
@@ -256,7 +257,7 @@ impl Inner {
             public_client(&config.url, &self.push_hosts).map_err(|why| (why.to_string(), true))?;
         // A receiver that named no secret has none to compare with.
         let key = match config.token.as_bytes() {
-            [] => self.key(&WebhookSettings::default()).map_err(|why| (why, false))?,
+            [] => self.key(&WebhookSettings::default()).map_err(|why| (why.to_string(), false))?,
             token => token.to_vec(),
         };
         let mut request = client
@@ -282,8 +283,8 @@ impl Inner {
         }
         let name = row.target.strip_prefix(TARGET).unwrap_or(&row.target);
         let webhook = self.named.get(name).ok_or((format!("[webhooks.{name}] is gone"), true))?;
-        let url = usable(webhook).map_err(|why| (why, true))?;
-        let key = self.key(webhook).map_err(|why| (why, false))?;
+        let url = usable(webhook).map_err(|why| (why.to_owned(), true))?;
+        let key = self.key(webhook).map_err(|why| (why.to_string(), false))?;
         let at = SystemClock.now_ms();
         let client = crate::mcp::http_client(url.as_str()).map_err(|error| (error.to_string(), false))?;
         let request = client
@@ -297,10 +298,10 @@ impl Inner {
         answered(request).await
     }
 
-    fn key(&self, webhook: &WebhookSettings) -> Result<Vec<u8>, String> {
+    fn key(&self, webhook: &WebhookSettings) -> Result<Vec<u8>, AppError> {
         if let Some(name) = &webhook.secret_env {
             let key = self.env.var(name).filter(|key| !key.is_empty());
-            return key.map(|key| key.as_bytes().to_vec()).ok_or_else(|| format!("{name} is not set"));
+            return key.map(|key| key.as_bytes().to_vec()).ok_or_else(|| format!("{name} is not set").into());
         }
         let file = self.paths.webhook_key_file();
         if file.symlink_metadata().is_err() {
@@ -308,9 +309,9 @@ impl Inner {
                 .map_err(|error| error.to_string())?;
         }
         let key = read_private(&file, MAX_KEY).map_err(|error| error.to_string())?.unwrap_or_default();
-        Some(key.trim().as_bytes().to_vec())
-            .filter(|key| key.len() >= 16)
-            .ok_or_else(|| format!("{} holds no key of at least 16 characters", self.paths.display(&file)))
+        Some(key.trim().as_bytes().to_vec()).filter(|key| key.len() >= 16).ok_or_else(|| {
+            format!("{} holds no key of at least 16 characters", self.paths.display(&file)).into()
+        })
     }
 
     /// Returns the body of the message to a receiver.
@@ -409,14 +410,14 @@ fn shown(text: &str) -> String {
 }
 
 /// The URL of a webhook: TLS, except on this machine.
-fn usable(webhook: &WebhookSettings) -> Result<Url, String> {
+fn usable(webhook: &WebhookSettings) -> Result<Url, &'static str> {
     let url = webhook.url.as_deref().ok_or("has no url")?;
     let url = Url::parse(url).map_err(|_| "has no valid url")?;
     let is_own = url.host_str().is_some_and(is_this_machine);
     match url.scheme() {
         "https" => Ok(url),
         "http" if is_own => Ok(url),
-        _ => Err("needs an https:// url".to_owned()),
+        _ => Err("needs an https:// url"),
     }
 }
 

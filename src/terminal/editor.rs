@@ -34,20 +34,21 @@ fn set_in<'a>(env: &'a Env, name: &str) -> Option<&'a str> {
 }
 
 /// Returns `$VISUAL`, `$EDITOR`, or in a terminal the first fallback that is installed.
-fn editor_of(env: &Env, has_terminal: bool) -> Result<&str, String> {
+fn editor_of(env: &Env, has_terminal: bool) -> Result<&str, &'static str> {
     if let Some(editor) = set_in(env, "VISUAL").or_else(|| set_in(env, "EDITOR")) {
         return Ok(editor);
     }
     if !has_terminal {
-        return Err("no editor is set; set VISUAL or EDITOR".to_owned());
+        return Err("no editor is set; set VISUAL or EDITOR");
     }
     let installed = |name: &&str| {
         let folders = std::env::split_paths(set_in(env, "PATH").unwrap_or_default());
         folders.into_iter().any(|folder| folder.join(name).is_file())
     };
-    FALLBACKS.into_iter().find(installed).ok_or_else(|| {
-        "no editor is set, and neither vi nor nano is installed; set VISUAL or EDITOR".to_owned()
-    })
+    FALLBACKS
+        .into_iter()
+        .find(installed)
+        .ok_or("no editor is set, and neither vi nor nano is installed; set VISUAL or EDITOR")
 }
 
 /// Opens a text in `$VISUAL`, `$EDITOR` or, in a terminal, vi or nano and waits until the editor is closed. The file's

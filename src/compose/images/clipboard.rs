@@ -9,6 +9,7 @@ use tokio::io::AsyncReadExt as _;
 
 use crate::config::Env;
 use crate::contract::image::{ImageError, ImageFormat, MAX_IMAGE_BYTES};
+use crate::failure::AppError;
 use crate::program::app_context::AppContext;
 use crate::program::parts::tool_env;
 
@@ -75,7 +76,7 @@ const IN_WINDOWS: &str = "Add-Type -AssemblyName System.Windows.Forms; \
     $i.Save($m, [Drawing.Imaging.ImageFormat]::Png); [Convert]::ToBase64String($m.ToArray()) }";
 
 /// Returns the content of the clipboard: an image is preferred to text.
-pub(super) async fn read(app: &AppContext) -> Result<ClipboardContent, String> {
+pub(super) async fn read(app: &AppContext) -> Result<ClipboardContent, AppError> {
     let env = &app.foundation.env;
     let system = System::of(env, aye_platform::SYSTEM == aye_platform::System::MacOs).ok_or_else(|| {
         let path = "paste the path of an image file instead, or name it as @path";
@@ -91,7 +92,7 @@ pub(super) async fn read(app: &AppContext) -> Result<ClipboardContent, String> {
     read_with(system, &variables).await
 }
 
-async fn read_with(system: System, variables: &[(OsString, OsString)]) -> Result<ClipboardContent, String> {
+async fn read_with(system: System, variables: &[(OsString, OsString)]) -> Result<ClipboardContent, AppError> {
     let run = async |words: &[&str]| run(words, variables).await;
     let image = match system {
         System::Mac => match run(&["pngpaste", "-"]).await {
@@ -130,9 +131,10 @@ async fn read_with(system: System, variables: &[(OsString, OsString)]) -> Result
                 "reading the clipboard needs {}, which is not installed; paste the path of an image file \
                  instead",
                 system.program()
-            ));
+            )
+            .into());
         }
-        Err(Nothing::Wrong(why)) => return Err(why),
+        Err(Nothing::Wrong(why)) => return Err(why.into()),
     }
     let text = match system {
         System::Mac => run(&["pbpaste"]).await,
@@ -142,7 +144,7 @@ async fn read_with(system: System, variables: &[(OsString, OsString)]) -> Result
     };
     match text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
         Ok(text) if !text.is_empty() => Ok(ClipboardContent::Text(text)),
-        Ok(_) | Err(_) => Err("the clipboard has neither an image nor text".to_owned()),
+        Ok(_) | Err(_) => Err("the clipboard has neither an image nor text".into()),
     }
 }
 
@@ -212,18 +214,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let script = "case \"$*\" in *TARGETS*) printf 'TARGETS\\nimage/png\\nSTRING\\n';; *image/png*) printf bytes;; esac";
         let env = with(dir.path(), "xclip", script);
-        assert_eq!(read_with(System::X11, &env).await, Ok(ClipboardContent::Image(b"bytes".to_vec())));
+        assert_eq!(read_with(System::X11, &env).await.unwrap(), ClipboardContent::Image(b"bytes".to_vec()));
         let env = with(dir.path(), "xclip", "case \"$*\" in *TARGETS*) echo STRING;; *) printf words;; esac");
-        assert_eq!(read_with(System::X11, &env).await, Ok(ClipboardContent::Text("words".into())));
+        assert_eq!(read_with(System::X11, &env).await.unwrap(), ClipboardContent::Text("words".into()));
         let env = with(dir.path(), "wl-paste", "exit 1");
-        assert!(read_with(System::Wayland, &env).await.unwrap_err().contains("neither an image nor text"));
+        let why = read_with(System::Wayland, &env).await.unwrap_err().to_string();
+        assert!(why.contains("neither an image nor text"), "{why}");
     }
 
     #[tokio::test]
     async fn a_missing_clipboard_program_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let env = vec![("PATH".into(), dir.path().as_os_str().to_owned())];
-        let why = read_with(System::Wayland, &env).await.unwrap_err();
+        let why = read_with(System::Wayland, &env).await.unwrap_err().to_string();
         assert!(why.contains("wl-paste (the package wl-clipboard), which is not installed"), "{why}");
     }
 
