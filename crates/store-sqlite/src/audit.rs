@@ -7,7 +7,6 @@ mod chain;
 mod cross_check;
 mod facts;
 mod history;
-mod recent_calls;
 mod sums;
 mod verify;
 
@@ -55,7 +54,7 @@ impl Store {
         .await
     }
 
-    /// As [`Store::audit`], handed on one by one until `told` says `false`.
+    /// As [`Store::audit`], handed on one by one until `receive` returns `false`.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.

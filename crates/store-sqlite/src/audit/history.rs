@@ -1,13 +1,15 @@
 //! The audit as history: the rows of one call together, and past verdicts of rules.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
+use rusqlite::Connection;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{COLUMNS, row_of};
 use crate::rows::{all, body, int, text, uint};
-use crate::{AuditFilter, Store, StoreError};
+use crate::{AuditFilter, RecentCall, SqlFailure, Store, StoreError};
 use aye_core::contract::audit::{AuditRow, PastAnswer, PastCall, PastRow};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::judgement::Ruling;
@@ -73,91 +75,40 @@ impl Store {
     pub async fn past_calls(
         &self,
         since: Option<u64>,
-        mut each: impl FnMut(PastRow) -> bool + Send + 'static,
+        each: impl FnMut(PastRow) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
+        self.read(move |conn| each_past_row(conn, u64::MAX, since, each)).await
+    }
+
+    /// Returns the calls of a tool below a folder, newest first, each once however often it was judged. Only
+    /// the newest `rows` rows of the audit are read.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails. A row that cannot be read is left out.
+    pub async fn recent_calls(
+        &self,
+        tool: &str,
+        below: &Path,
+        rows: u64,
+    ) -> Result<Vec<RecentCall>, StoreError> {
+        let (tool, below) = (tool.to_owned(), below.to_path_buf());
         self.read(move |conn| {
-            let mut statement = conn.prepare_cached(
-                "SELECT n, at, kind, thread_id, run_id, call_id, body FROM audit \
-                 WHERE kind IN ('judged', 'asked', 'decided', 'expired') AND call_id IS NOT NULL ORDER BY n",
-            )?;
-            let mut rows = statement.query(())?;
-            // Calls that were judged before, also before the rows that count.
-            let mut earlier: HashSet<(String, String)> = HashSet::new();
-            let mut calls: HashMap<(String, String), usize> = HashMap::new();
-            let mut questions: HashSet<(String, String)> = HashSet::new();
-            while let Some(row) = rows.next()? {
-                let (thread, run, call) = (text(row, 3)?, text(row, 4)?, text(row, 5)?);
-                let is_judged = text(row, 2)? == "judged";
-                if since.is_some_and(|since| uint(row.get(1).unwrap_or_default()) < since) {
-                    if is_judged {
-                        earlier.insert((run, call));
+            let mut calls: Vec<Option<RecentCall>> = Vec::new();
+            each_past_row(conn, rows, None, |row| {
+                match row {
+                    PastRow::Call(call) => {
+                        let is_wanted = call.tool == tool && Path::new(&call.cwd).starts_with(&below);
+                        calls.push(is_wanted.then(|| recent(*call)));
                     }
-                    continue;
+                    PastRow::Answer(at, answer) => {
+                        if let Some(call) = &mut calls[at] {
+                            call.declined |= answer == PastAnswer::Declined;
+                        }
+                    }
                 }
-                let was_judged = is_judged && !earlier.insert((run.clone(), call.clone()));
-                let facts = body(row, 6)?;
-                let known = calls.get(&(run.clone(), call.clone())).copied();
-                let answer = match text(row, 2)?.as_str() {
-                    "judged" => {
-                        let (None, Ok(judged)) = (known, serde_json::from_slice::<Judged>(facts)) else {
-                            continue;
-                        };
-                        if judged.answered || (since.is_some() && was_judged) {
-                            continue;
-                        }
-                        calls.insert((run.clone(), call.clone()), calls.len());
-                        let past = PastCall {
-                            n: uint(row.get(0)?),
-                            at: uint(row.get(1)?),
-                            thread_id: thread.into(),
-                            run_id: run.into(),
-                            call_id: call.into(),
-                            tool: judged.tool,
-                            arguments: String::from(Box::<str>::from(judged.arguments)),
-                            cwd: judged.cwd,
-                            ruling: judged.judgement.ruling,
-                            mode: judged.judgement.mode,
-                        };
-                        if !each(PastRow::Call(Box::new(past))) {
-                            return Ok(());
-                        }
-                        continue;
-                    }
-                    "asked" => {
-                        if let Ok(asked) = serde_json::from_slice::<Asked>(facts)
-                            && asked.action == ACTION_PERMISSION
-                        {
-                            questions.insert((thread, asked.suspension));
-                        }
-                        continue;
-                    }
-                    "decided" => {
-                        let Ok(decided) = serde_json::from_slice::<Decided>(facts) else { continue };
-                        let is_about_it = questions.remove(&(thread, decided.suspension));
-                        if !is_about_it || NO_PERSON.contains(&decided.actor.channel.as_str()) {
-                            continue;
-                        }
-                        match (decided.action, decided.arguments) {
-                            (ResumeDecisionAction::Cancel, _) => PastAnswer::Declined,
-                            (ResumeDecisionAction::Resume, Some(_)) => PastAnswer::Modified,
-                            (ResumeDecisionAction::Resume, None) => PastAnswer::Allowed,
-                        }
-                    }
-                    _ => {
-                        let Ok(expired) = serde_json::from_slice::<QuestionFacts>(facts) else { continue };
-                        if !questions.remove(&(thread, expired.suspension)) {
-                            continue;
-                        }
-                        PastAnswer::Expired
-                    }
-                };
-                if let Some(call) = known
-                    && !each(PastRow::Answer(call, answer))
-                {
-                    return Ok(());
-                }
-            }
-            Ok(())
+                true
+            })?;
+            Ok(calls.into_iter().flatten().rev().collect())
         })
         .await
     }
@@ -225,5 +176,108 @@ impl Store {
             Ok(found)
         })
         .await
+    }
+}
+
+/// Passes on what the newest rows say of past calls since a time, until `each` returns `false`.
+fn each_past_row(
+    conn: &Connection,
+    newest: u64,
+    since: Option<u64>,
+    mut each: impl FnMut(PastRow) -> bool,
+) -> Result<(), SqlFailure> {
+    let mut statement = conn.prepare_cached(
+        "SELECT n, at, kind, thread_id, run_id, call_id, body FROM audit \
+         WHERE n > (SELECT coalesce(max(n), 0) FROM audit) - ?1 \
+             AND kind IN ('judged', 'asked', 'decided', 'expired') AND call_id IS NOT NULL ORDER BY n",
+    )?;
+    let mut rows = statement.query((int(newest),))?;
+    // Calls that were judged before, also before the rows that count.
+    let mut earlier: HashSet<(String, String)> = HashSet::new();
+    let mut calls: HashMap<(String, String), usize> = HashMap::new();
+    let mut questions: HashSet<(String, String)> = HashSet::new();
+    while let Some(row) = rows.next()? {
+        let (thread, run, call) = (text(row, 3)?, text(row, 4)?, text(row, 5)?);
+        let is_judged = text(row, 2)? == "judged";
+        if since.is_some_and(|since| uint(row.get(1).unwrap_or_default()) < since) {
+            if is_judged {
+                earlier.insert((run, call));
+            }
+            continue;
+        }
+        let was_judged = is_judged && !earlier.insert((run.clone(), call.clone()));
+        let facts = body(row, 6)?;
+        let known = calls.get(&(run.clone(), call.clone())).copied();
+        let answer = match text(row, 2)?.as_str() {
+            "judged" => {
+                let (None, Ok(judged)) = (known, serde_json::from_slice::<Judged>(facts)) else {
+                    continue;
+                };
+                if judged.answered || (since.is_some() && was_judged) {
+                    continue;
+                }
+                calls.insert((run.clone(), call.clone()), calls.len());
+                let past = PastCall {
+                    n: uint(row.get(0)?),
+                    at: uint(row.get(1)?),
+                    thread_id: thread.into(),
+                    run_id: run.into(),
+                    call_id: call.into(),
+                    tool: judged.tool,
+                    arguments: String::from(Box::<str>::from(judged.arguments)),
+                    cwd: judged.cwd,
+                    ruling: judged.judgement.ruling,
+                    mode: judged.judgement.mode,
+                };
+                if !each(PastRow::Call(Box::new(past))) {
+                    return Ok(());
+                }
+                continue;
+            }
+            "asked" => {
+                if let Ok(asked) = serde_json::from_slice::<Asked>(facts)
+                    && asked.action == ACTION_PERMISSION
+                {
+                    questions.insert((thread, asked.suspension));
+                }
+                continue;
+            }
+            "decided" => {
+                let Ok(decided) = serde_json::from_slice::<Decided>(facts) else { continue };
+                let is_about_it = questions.remove(&(thread, decided.suspension));
+                if !is_about_it || NO_PERSON.contains(&decided.actor.channel.as_str()) {
+                    continue;
+                }
+                match (decided.action, decided.arguments) {
+                    (ResumeDecisionAction::Cancel, _) => PastAnswer::Declined,
+                    (ResumeDecisionAction::Resume, Some(_)) => PastAnswer::Modified,
+                    (ResumeDecisionAction::Resume, None) => PastAnswer::Allowed,
+                }
+            }
+            _ => {
+                let Ok(expired) = serde_json::from_slice::<QuestionFacts>(facts) else { continue };
+                if !questions.remove(&(thread, expired.suspension)) {
+                    continue;
+                }
+                PastAnswer::Expired
+            }
+        };
+        if let Some(call) = known
+            && !each(PastRow::Answer(call, answer))
+        {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn recent(call: PastCall) -> RecentCall {
+    RecentCall {
+        id: (call.run_id, call.call_id),
+        tool: call.tool,
+        arguments: serde_json::from_str(&call.arguments).unwrap_or_default(),
+        cwd: call.cwd.into(),
+        at: call.at,
+        declined: false,
     }
 }

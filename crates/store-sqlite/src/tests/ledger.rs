@@ -114,11 +114,16 @@ async fn past_calls_are_listed_newest_first_with_denials() {
         // Judged again when the answer arrived.
         judged("c1", "Bash", "date", "/work/sub", 15),
     ];
-    store.checkpoint(Checkpoint { judged, ..checkpoint(&fence, &run) }).await.unwrap();
+    let opened = vec![question("q0", &run, "c0", None)];
+    store.checkpoint(Checkpoint { judged, opened, ..checkpoint(&fence, &run) }).await.unwrap();
     store.decide(&"q1".into(), no("d1"), 30).await.unwrap();
+    // A setting denies it: no user did.
+    let mut by_policy = no("d0");
+    by_policy.actor.channel = aye_core::contract::suspension::CHANNEL_POLICY.into();
+    store.decide(&"q0".into(), by_policy, 31).await.unwrap();
     let calls = store.recent_calls("Bash", Path::new("/work"), 100).await.unwrap();
     let told: Vec<_> = calls.iter().map(|c| (c.id.1.as_str(), c.at, c.declined)).collect();
-    assert_eq!(told, [("c1", 15, true), ("c0", 10, false)]);
+    assert_eq!(told, [("c1", 11, true), ("c0", 10, false)]);
     assert_eq!(calls[1].arguments, json!({"command": "ls"}));
     assert!(
         store.recent_calls("Bash", Path::new("/work"), 1).await.unwrap().is_empty(),
