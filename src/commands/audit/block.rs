@@ -83,10 +83,10 @@ pub(super) fn of(rows: &[AuditRow], known: &Names) -> String {
             }
             AuditKind::Expired => add_entry(&format!("{}: expired", word(body, "suspension"))),
             AuditKind::Superseded => {
-                add_entry(&format!("{}: closed without an answer", word(body, "suspension")))
+                add_entry(&format!("{}: closed without an answer", word(body, "suspension")));
             }
             AuditKind::Applied => {
-                add_entry(&format!("{}: the decision was applied", word(body, "suspension")))
+                add_entry(&format!("{}: the decision was applied", word(body, "suspension")));
             }
             AuditKind::Granted
             | AuditKind::Revoked

@@ -102,7 +102,7 @@ pub(super) async fn login(app: &AppContext, words: &str) -> Result<TextPage, App
                 }
             }
             Err(NotLoggedIn::NotThis(why) | NotLoggedIn::Over(why)) => {
-                notices.report(format!("{shown}: {why}"))
+                notices.report(format!("{shown}: {why}"));
             }
         }
     });

@@ -388,7 +388,7 @@ impl App {
                 self.conversation.transcript.page("two conversations", source::document_patch(&document));
             }
             RewindMsg::Changes(Ok((_, document))) | RewindMsg::Compared(Ok(document)) => {
-                self.open_document(*document)
+                self.open_document(*document);
             }
             RewindMsg::Points(_, Err(why))
             | RewindMsg::Preview(_, Err(why))
