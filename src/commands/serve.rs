@@ -260,10 +260,10 @@ impl RunningServer {
         let (Some((columns, rows)), Ok(code), false) = (room, code, self.is_read_aloud) else {
             return String::new();
         };
-        // Its margin has the colour of the ground, as the rows and columns around it.
+        // Here its margin is the ground around it; a page of the terminal gives it one.
         let picture = code.render::<qrcode::render::unicode::Dense1x2>().quiet_zone(false).build();
-        let wide = picture.lines().map(|line| line.chars().count()).max().unwrap_or(0) + MARGIN;
-        let high = picture.lines().count() + 2;
+        let wide = picture.lines().map(|line| line.chars().count()).max().unwrap_or(0) + 2 * MARGIN;
+        let high = picture.lines().count() + 3;
         if wide <= columns && high <= rows {
             let rows = picture.lines().map(|line| format!("{:MARGIN$}{line}\n", ""));
             format!("\n\n{}", rows.collect::<String>())

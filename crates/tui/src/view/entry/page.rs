@@ -1,6 +1,8 @@
 //! A page that a command shows: its title, and lines with headings, labels and bars.
 
-use ratatui::style::Modifier;
+use std::ops::Range;
+
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::super::super::highlight::Highlighter;
@@ -15,6 +17,8 @@ use aye_core::contract::display::{visible, visible_line};
 const WRAPPED: u16 = 4;
 /// A longer label does not move the values of the others.
 const LABEL: usize = 30;
+/// Columns of the smallest QR code.
+const SMALLEST_CODE: usize = 21;
 /// The columns that a value needs next to its label; with fewer its rest starts further left.
 const VALUE: usize = 30;
 
@@ -51,8 +55,18 @@ pub(super) fn page(
     let column = labels.filter(|wide| *wide <= LABEL).max().unwrap_or(0);
     // Each line starts in the same column as the first; only wrapped parts are indented further.
     let wrap = Wrap::words(columns).indent(INDENT, WRAPPED);
-    for line in text.lines() {
-        if !is_literal && let Some(spans) = gauge(line, usize::from(columns.saturating_sub(INDENT)), theme) {
+    let code = code_rows(&text).filter(|_| !is_literal).unwrap_or_default();
+    let wide = text.lines().skip(code.start).take(code.len()).map(width).max().unwrap_or(0);
+    for (row, line) in text.lines().enumerate() {
+        if code.contains(&row) {
+            lines.push(code_row(line, wide, columns, theme));
+            // The blank row before it is its margin; below it is one more.
+            if code.end == row + 1 {
+                lines.push(code_row("", wide, columns, theme));
+            }
+        } else if !is_literal
+            && let Some(spans) = gauge(line, usize::from(columns.saturating_sub(INDENT)), theme)
+        {
             let indent = Span::raw(" ".repeat(usize::from(INDENT)));
             lines.push(Line::from(std::iter::once(indent).chain(spans).collect::<Vec<_>>()));
         } else if is_address(line) {
@@ -69,6 +83,25 @@ pub(super) fn page(
         }
     }
     lines
+}
+
+/// Returns the rows of a QR code in a text, with the blank row before it.
+fn code_rows(text: &str) -> Option<Range<usize>> {
+    let is_row = |line: &str| !line.is_empty() && line.chars().all(|c| matches!(c, '█' | '▀' | '▄' | ' '));
+    let start = text.lines().position(|line| is_row(line) && width(line.trim()) >= SMALLEST_CODE)?;
+    let count = text.lines().skip(start).take_while(|line| is_row(line)).count();
+    let has_margin =
+        start.checked_sub(1).and_then(|above| text.lines().nth(above)).is_some_and(str::is_empty);
+    Some(start - usize::from(has_margin)..start + count)
+}
+
+/// Renders a row of a QR code with its margin: dark on light whatever the theme, because many cameras read no other.
+fn code_row(line: &str, wide: usize, columns: u16, theme: &Theme) -> Line<'static> {
+    let has_colours = theme.style(Role::Error).fg.is_some();
+    let ground = if has_colours { Style::new().fg(Color::Black).bg(Color::White) } else { Style::new() };
+    let text = format!("{line:<wide$}  ");
+    let room = columns.saturating_sub(INDENT);
+    Line::from(vec![Span::raw(" ".repeat(usize::from(INDENT))), Span::styled(truncate(&text, room), ground)])
 }
 
 /// Renders a label, its value next to it, and the note after that.
@@ -154,6 +187,37 @@ mod tests {
         for other in ["a text", "█ ▄▄ █", "· ", "", "▕ not closed"] {
             assert!(gauge(other, 80, &theme).is_none(), "{other:?}");
         }
+    }
+
+    /// A camera sees dark on light, with a margin on every side, in a dark theme, too.
+    #[test]
+    fn a_qr_code_is_dark_on_light() {
+        let rows = ["█▀▀▀▀▀█ ▄ ▄ █▀▀▀▀▀█ ▀", "█ ███ █ ▀█▄ █ ███ █ █"];
+        let text = format!("a\tb\n\n  {}\n  {}\n\nmore", rows[0], rows[1]);
+        for name in ["dark", "light", "default", "plain"] {
+            let theme = Theme::builtin(name).expect("exists");
+            let lines = page("Server", &text, false, 60, &theme);
+            let shown: Vec<String> = lines.iter().map(ToString::to_string).collect();
+            assert_eq!(shown[3].trim(), rows[0], "{shown:?}");
+            let ground = (name != "plain").then_some((Color::Black, Color::White));
+            for line in &lines[2..6] {
+                let code = line.spans.last().expect("the code");
+                assert_eq!(code.style.fg.zip(code.style.bg), ground, "{name}: {shown:?}");
+                assert_eq!(width(&code.content), 2 + width(rows[0]) + 2, "{name}: {shown:?}");
+            }
+            assert_eq!(lines[6].to_string(), "", "{shown:?}");
+        }
+        assert!(!shown_has_ground(&page(
+            "x",
+            "  ▄▀█ too short",
+            false,
+            60,
+            &Theme::builtin("dark").expect("exists")
+        )));
+    }
+
+    fn shown_has_ground(lines: &[Line<'static>]) -> bool {
+        lines.iter().any(|line| line.spans.iter().any(|span| span.style.bg.is_some()))
     }
 
     fn shown(title: &str, text: &str, is_literal: bool, columns: u16) -> Vec<Line<'static>> {
