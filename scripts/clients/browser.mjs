@@ -193,7 +193,7 @@ await step("a denial with a reason reaches the model", async (opened) => {
   await page.waitForFunction(() => document.querySelector(".detail").textContent.includes("not in this test"));
 });
 
-await step("a dangerous command is red, and always allowed in this conversation first", async (opened) => {
+await step("a dangerous command is red", async (opened) => {
   const page = await opened();
   await newConversation(page, "[[sh:rm -rf build && git push --force]]");
   const card = openCard(page);
@@ -202,12 +202,25 @@ await step("a dangerous command is red, and always allowed in this conversation 
   const words = await card.locator(".dangerous").allTextContents();
   expect(words.includes("--force") && words.some((word) => word.startsWith("rm")), `its dangerous words to be red, got ${words}`);
   if (shots) await page.screenshot({ path: `${shots}/danger.png` });
-  await card.getByRole("button", { name: "Always allow" }).click();
-  expect(await card.getByRole("radio", { name: "this conversation" }).isChecked(), "this conversation to be selected");
-  await card.getByRole("button", { name: "Back" }).click();
   await card.getByRole("button", { name: "Deny" }).click();
   await page.keyboard.press("Enter");
   await page.waitForFunction(isIdle, null, { timeout: 20_000 });
+});
+
+await step("always means this project, and this conversation for what is dangerous", async (opened) => {
+  const page = await opened();
+  await page.waitForSelector("#app:not([hidden])");
+  // A server that asks by a rule proposes nothing, so the card is made here.
+  const scopes = await page.evaluate(async () => {
+    const { Card } = await import("/card.js");
+    return [null, { title: "Deletes files", words: ["rm"] }].map((danger) => {
+      const proposals = [{ pattern: "Bash(rm *)", words: "" }];
+      const card = new Card({ id: "q", kind: "permission", status: "open", tool: "Bash", arguments: { command: "rm a" }, command: "rm a", proposals, danger }, {});
+      card.showPanel("grant");
+      return card.node.querySelector(".scopes :checked").closest("label").textContent;
+    });
+  });
+  expect(scopes.join() === "this project,this conversation", `the scopes of the terminal, got ${scopes}`);
 });
 
 await step("a change has the colours of its language and marks what differs", async (opened) => {
@@ -252,6 +265,8 @@ await step("an answer streams; drafts become the stored text without a double", 
   const first = (await page.textContent(".draft .prose")).length;
   await page.waitForFunction((n) => (document.querySelector(".draft .prose")?.textContent.length ?? 0) > n, first);
   await page.waitForFunction(isIdle, null, { timeout: 30_000 });
+  // Between the draft and the stored text there may be neither.
+  await page.waitForSelector("#talk .prose");
   const live = await answers(page);
   expect(live.length === 1, `one answer, got ${live.length}`);
   await page.reload();
