@@ -21,10 +21,16 @@ const STRING = String.raw`"(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?`;
 const [SLASHES, HASH, DASHES] = [String.raw`\/\/.*|\/\*.*?(?:\*\/|$)`, "(?<![^\\s;(])#.*", "--.*"];
 
 /** A language: its comments, its strings, its words. */
-const language = (comment, string, words = "", flags = "") => ({
+const language = (comment, string, words = "", { ignoresCase = false, number = "\\b\\d[\\w.]*", called = "" } = {}) => ({
   words: new Set(words.split(" ")),
-  ignoresCase: flags.includes("i"),
-  token: new RegExp(`(?<c>${comment || "(?!)"})|(?<s>${string})|(?<n>\\b\\d[\\w.]*)|(?<w>[\\p{L}_$][\\p{L}\\p{M}\\p{N}_]*!?)`, "gu"),
+  ignoresCase,
+  token: new RegExp(
+    [
+      `(?<c>${comment || "(?!)"})|(?<s>${string})|(?<n>${number})|(?<f>${called || "(?!)"})`,
+      String.raw`(?<w>[\p{L}_$][\p{L}\p{M}\p{N}_]*!?)`,
+    ].join("|"),
+    "gu",
+  ),
 });
 const LANGUAGES = {
   c: language(SLASHES, STRING, WORDS.c),
@@ -33,8 +39,9 @@ const LANGUAGES = {
   py: language(HASH, STRING, WORDS.py),
   // A lifetime is no string.
   rs: language(SLASHES, String.raw`b?r?#*"(?:\\.|[^"\\])*"?|'(?:\\(?:x..|u\{[^}]*\}|.)|[^'\\])'`, WORDS.rs),
-  sh: language(HASH, STRING, WORDS.sh),
-  sql: language(DASHES, STRING, WORDS.sql, "i"),
+  // A number in a name is none, and what runs comes first.
+  sh: language(HASH, STRING, WORDS.sh, { number: "(?<!\\S)\\d+(?!\\S)", called: "(?<=(?:^|&&|[|;(])\\s*)[\\w.\\/+-]+" }),
+  sql: language(DASHES, STRING, WORDS.sql, { ignoresCase: true }),
   // Settings, and what has no words of its own.
   data: language(HASH, STRING, "true false null yes no on off"),
   json: language("", STRING, "true false null"),
@@ -63,9 +70,10 @@ export function tokens(line, language) {
   if (!language || line.length > MAX_LINE) return [];
   const marks = [];
   for (const found of line.matchAll(language.token)) {
-    const { c, s, n, w } = found.groups;
+    const { c, s, n, f } = found.groups;
+    const w = f ?? found.groups.w;
     const isWord = w && language.words.has(language.ignoresCase ? w.toLowerCase() : w);
-    const isCalled = w && (w.endsWith("!") || line[found.index + w.length] === "(");
+    const isCalled = f || (w && (w.endsWith("!") || line[found.index + w.length] === "("));
     const style = c ? "comment" : s ? "string" : n ? "number" : isWord ? "keyword" : isCalled ? "called" : null;
     if (style) marks.push([found.index, found.index + found[0].length, style]);
   }
