@@ -205,7 +205,7 @@ mod tests {
                 assert_eq!(code.style.fg.zip(code.style.bg), ground, "{name}: {shown:?}");
                 assert_eq!(width(&code.content), 2 + width(rows[0]) + 2, "{name}: {shown:?}");
             }
-            assert_eq!(lines[6].to_string(), "", "{shown:?}");
+            assert_eq!(shown[6].trim(), "", "{shown:?}");
         }
         assert!(!shown_has_ground(&page(
             "x",
