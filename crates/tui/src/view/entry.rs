@@ -15,7 +15,7 @@ use super::super::theme::{Role, Theme};
 use super::super::transcript::{Level, Moment, ToolEntry, ToolState};
 use super::super::wrap::Wrap;
 use super::surface::{self, At};
-use super::text::marked;
+use super::text::{marked, text_width};
 use aye_core::contract::amount::{counted, short_number};
 use aye_core::contract::child::ChildStatus;
 use aye_core::contract::display::{visible, visible_line};
@@ -150,7 +150,7 @@ pub(super) fn notice(level: Level, text: &str, width: u16, theme: &Theme) -> Vec
         Level::Error => ("✗ ", Role::Error),
     };
     let style = theme.style(role);
-    Wrap::words(width)
+    Wrap::words(width.min(text_width(width) + INDENT))
         .prefix(vec![Span::styled(mark, style)], vec![Span::raw("  ")])
         .line(&Line::from(marked(&visible(text), role, theme)))
 }

@@ -5,6 +5,7 @@ use crate::app::tests::{TestApp, opened, suspended, ticket};
 use crate::host::ThreadMsg;
 use crate::msg::Msg;
 use crate::theme::{Role, Theme};
+use crate::transcript::Level;
 use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::inference::TokenUsage;
@@ -420,4 +421,13 @@ fn the_first_lines_say_what_answers_and_where() {
     let spoken: Vec<String> =
         super::banner(&info, 80, &Theme::plain()).iter().map(super::linear::words).collect();
     assert_eq!(spoken[1].trim(), "~/proj · main · AGENTS.md", "a screen reader reads no mark");
+}
+
+#[test]
+fn a_notice_is_no_wider_than_an_answer() {
+    let notice = |width| {
+        let lines = super::entry::notice(Level::Info, &"words ".repeat(60), width, &Theme::plain());
+        lines.iter().map(ratatui::text::Line::width).max()
+    };
+    assert_eq!((notice(200), notice(40)), (Some(109), Some(37)));
 }
