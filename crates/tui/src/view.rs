@@ -328,7 +328,14 @@ fn spoken_last_here(app: &App) -> Option<String> {
     let about = format!("{state}{} · aye -c", app.clock.ago(app.now, last.at));
     let left = room.saturating_sub(width(&about) as u16 + 4).min(LAST_TITLE);
     let title = truncate(&visible_line(&last.title), left);
-    let is_new = !app.conversation.is_active() && app.conversation.transcript.is_empty();
+    // A page takes the place of the welcome.
+    let has_page = app
+        .conversation
+        .transcript
+        .entries()
+        .iter()
+        .any(|entry| matches!(entry.kind, super::transcript::EntryKind::Page(_)));
+    let is_new = !app.conversation.is_active() && app.conversation.transcript.is_empty() && !has_page;
     is_new.then(|| if left < 8 { about } else { format!("“{title}”, {about}") })
 }
 

@@ -496,6 +496,11 @@ fn a_new_conversation_names_the_last_one() {
         let row = test.live().lines().next().map(str::to_owned).unwrap_or_default();
         assert!(row.contains("stop") && row.chars().count() <= usize::from(width), "{width}: {row}");
     }
+    test.send(last("t0", "fix it"));
+    assert!(test.live().contains("stopped"), "{}", test.live());
+    test.app.conversation.transcript.page("Status", "x");
+    test.draw();
+    assert!(!test.live().contains("stopped"), "a page came after the welcome: {}", test.live());
     test.keys("hi<enter>");
     assert!(!test.live().contains("stopped"), "{}", test.live());
     test.finish(TerminationReason::NaturalEnd);
