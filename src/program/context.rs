@@ -253,15 +253,15 @@ fn draw(
         row("system prompt", report.system, '█'),
         row("instructions", instructions, '▚'),
         row(&format!("tools ({})", own.len()), sum(&own), '▓'),
-        row(&format!("MCP tools ({})", mcp.len()), sum(&mcp), '▦'),
+        row(&format!("MCP tools ({})", mcp.len()), sum(&mcp), '▛'),
         row(
             &format!("deferred ({})", saved.map_or(0, |saved| saved.deferred)),
             saved.map_or(0, |saved| saved.names),
-            '▤',
+            '▟',
         ),
         row("folder instructions", folders, '▞'),
-        row("skills", skills, '▧'),
-        row("summary", report.summary_tokens, '▥'),
+        row("skills", skills, '▜'),
+        row("summary", report.summary_tokens, '▙'),
         row("messages", report.messages, '▒'),
         row("tool results", report.results, '░'),
     ];
@@ -419,9 +419,9 @@ mod tests {
             "█ system prompt            5k   5 %",
             "▚ instructions             2k   2 %",
             "▓ tools (1)               900  <1 %",
-            "▦ MCP tools (1)          9.1k   9 %",
+            "▛ MCP tools (1)          9.1k   9 %",
             "▞ folder instructions     100  <1 %",
-            "▧ skills                  300  <1 %",
+            "▜ skills                  300  <1 %",
             "▒ messages                20k  20 %",
             "░ tool results            15k  15 %",
             "· kept for the answer     20k  20 %",
@@ -453,7 +453,7 @@ mod tests {
         let full = ContextReport { messages: 900_000, ..report() };
         let saved = Savings { deferred: 500, promoted: 2, kept_out: 52_000, names: 1600, overhead: 1900 };
         let text = draw("m", &full, 0, 0, 0, Some(saved)).text;
-        assert!(text.contains("\n▤ deferred (500) "), "{text}");
+        assert!(text.contains("\n▟ deferred (500) "), "{text}");
         assert!(
             text.contains("500 tools are deferred: 50k tokens less in each request. 2 more were loaded"),
             "{text}"

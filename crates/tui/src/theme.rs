@@ -143,7 +143,7 @@ const PLAIN_ROLES: [(Role, Modifier); 13] = [
 ];
 
 /// The marks of the parts of a bar on a page. Each has a colour of its own.
-pub const BAR_MARKS: [char; 11] = ['█', '▚', '▓', '▦', '▤', '▞', '▧', '▥', '▒', '░', '·'];
+pub const BAR_MARKS: [char; 11] = ['█', '▚', '▓', '▛', '▟', '▞', '▜', '▙', '▒', '░', '·'];
 
 /// The colours of [`BAR_MARKS`]. The themes have no more hues than these, so some parts have a faint one.
 pub(crate) const BAR_COLOURS: [(Role, Modifier); BAR_MARKS.len()] = [
