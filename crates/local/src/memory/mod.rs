@@ -6,6 +6,7 @@
 //! acknowledged write is as durable as the process.
 
 mod audit;
+mod children;
 mod commands;
 mod decisions;
 mod journal;

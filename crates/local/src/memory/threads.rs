@@ -1,8 +1,7 @@
-//! Conversations, children and leases.
+//! Conversations and leases.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,6 @@ use aye_core::contract::clock::in_ms;
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::image::ImageRef;
-use aye_core::contract::mailbox::{MailboxJob, MailboxJobOrigin};
 use aye_core::contract::message::{Message, Role};
 use aye_core::contract::outline::Outline;
 use aye_core::contract::prefix::PrefixRecord;
@@ -28,7 +26,7 @@ use aye_core::contract::record::{
     ThreadRecord, ThreadSummary,
 };
 use aye_core::contract::storage::{
-    AcquireError, ChangeKind, ChildStore, LeaseStore, Portion, Slice, StoreError, ThreadStore, ThreadTail,
+    AcquireError, ChangeKind, LeaseStore, Portion, Slice, StoreError, ThreadStore, ThreadTail,
 };
 use aye_core::contract::summary::SummaryRecord;
 use aye_core::contract::suspension::Actor;
@@ -111,7 +109,7 @@ impl Rows {
         Ok(true)
     }
 
-    fn child_mut(&mut self, thread: &ThreadId) -> Option<&mut ChildRecord> {
+    pub(super) fn child_mut(&mut self, thread: &ThreadId) -> Option<&mut ChildRecord> {
         self.children.iter_mut().find(|child| child.thread_id == *thread).map(Arc::make_mut)
     }
 }
@@ -345,86 +343,5 @@ impl LeaseStore for InMemoryStore {
 
     fn presence(&self) -> Arc<dyn Presence> {
         Arc::new(self.shared.presence.clone())
-    }
-}
-
-#[async_trait]
-impl ChildStore for InMemoryStore {
-    async fn create_child(
-        &self,
-        child: ChildRecord,
-        title: String,
-        cwd: PathBuf,
-    ) -> Result<ChildRecord, StoreError> {
-        let parent = child.parent_thread.clone();
-        let child = self.write(|rows| {
-            let exists = || StoreError::Exists { what: format!("thread {}", child.thread_id) };
-            if let Some(known) = rows.child_mut(&child.thread_id) {
-                let is_same = known.parent_run == child.parent_run && known.parent_call == child.parent_call;
-                return if is_same { Ok(known.clone()) } else { Err(exists()) };
-            }
-            rows.thread_mut(&child.parent_thread)?;
-            let is_same_call = |known: &Arc<ChildRecord>| {
-                known.parent_run == child.parent_run && known.parent_call == child.parent_call
-            };
-            if rows.threads.contains_key(&child.thread_id) || rows.children.iter().any(is_same_call) {
-                return Err(exists());
-            }
-            let (id, at) = (child.thread_id.clone(), child.created_at);
-            rows.ensure_thread(ThreadRecord { id, title, cwd, created_at: at, updated_at: at })?;
-            rows.children.push(Arc::new(ChildRecord { told: false, stop: false, ..child.clone() }));
-            Ok(child)
-        })?;
-        self.publish_change(ChangeKind::Run, &parent);
-        Ok(child)
-    }
-
-    async fn child(&self, thread: &ThreadId) -> Result<Option<ChildRecord>, StoreError> {
-        self.read(|rows| {
-            let child = rows.children.iter().find(|child| child.thread_id == *thread);
-            child.map(|child| ChildRecord::clone(child))
-        })
-    }
-
-    async fn children(&self, thread: &ThreadId) -> Result<Vec<ChildRecord>, StoreError> {
-        self.read(|rows| {
-            let below = rows.below(thread);
-            let children = rows.children.iter().filter(|child| below.contains(&&child.thread_id));
-            children.map(|child| ChildRecord::clone(child)).collect()
-        })
-    }
-
-    async fn stop_child(&self, thread: &ThreadId) -> Result<bool, StoreError> {
-        let found = self.write(|rows| Ok(rows.child_mut(thread).map(|child| child.stop = true).is_some()))?;
-        if found {
-            self.publish_change(ChangeKind::Decision, thread);
-        }
-        Ok(found)
-    }
-
-    async fn queue_child_end(
-        &self,
-        thread: &ThreadId,
-        agent: String,
-        messages: Vec<Message>,
-        now_ms: u64,
-    ) -> Result<bool, StoreError> {
-        let parent = self.write(|rows| {
-            let Some(child) = rows.child_mut(thread).filter(|child| child.background && !child.told) else {
-                return Ok(None);
-            };
-            child.told = true;
-            let parent = child.parent_thread.clone();
-            let mut job = MailboxJob::new(parent.clone(), messages, now_ms);
-            job.origin = MailboxJobOrigin::Internal;
-            job.agent_id = agent;
-            job.sender_id = Some(thread.to_string());
-            rows.enqueue(job)?;
-            Ok(Some(parent))
-        })?;
-        if let Some(parent) = &parent {
-            self.publish_change(ChangeKind::Queue, parent);
-        }
-        Ok(parent.is_some())
     }
 }

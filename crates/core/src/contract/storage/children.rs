@@ -4,16 +4,14 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 
-use super::{DecisionStore, RunStore, Slice, StoreError, SuspensionFilter};
-use crate::contract::child::{ChildRecord, TaskRecord, TaskRun};
+use super::{DecisionStore, RunStore, Slice, StoreError};
+use crate::contract::child::{ChildRecord, TaskRecord};
 use crate::contract::ids::ThreadId;
-use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxInterrupt, MailboxJob};
 use crate::contract::message::Message;
-use crate::contract::record::{Owner, QueueId, QueuedMessage, SuspensionRecord, SuspensionStatus};
+use crate::contract::record::{Owner, QueueId, QueuedMessage, SuspensionRecord};
 
-/// Keeps what a thread serves. The provided methods read row by row; a store that can read them in one transaction
-/// should do so.
+/// Keeps what a thread serves. Each method reads its rows at one moment.
 ///
 /// # Errors
 /// [`StoreError::Damaged`] when a row that is read is unreadable; see [`StoreError`] for the rest.
@@ -51,82 +49,22 @@ pub trait ChildStore: RunStore + DecisionStore {
     ) -> Result<bool, StoreError>;
 
     /// The thread whose driver drives this one: the first one above it that no call waits for, or itself.
-    async fn driven_with(&self, thread: &ThreadId) -> Result<ThreadId, StoreError> {
-        let mut thread = thread.clone();
-        while let Some(child) = self.child(&thread).await?.filter(|child| !child.background) {
-            thread = child.parent_thread;
-        }
-        Ok(thread)
-    }
+    async fn driven_with(&self, thread: &ThreadId) -> Result<ThreadId, StoreError>;
 
     /// The children below a thread, and theirs, oldest first, with their latest runs.
-    async fn tasks(&self, thread: &ThreadId) -> Result<Vec<TaskRecord>, StoreError> {
-        let mut tasks = Vec::new();
-        for child in self.children(thread).await? {
-            let run = self.latest_run(&child.thread_id).await?.map(TaskRun::from);
-            let waiting = self.waiting_below(&child.thread_id).await?.len() as u64;
-            tasks.push(TaskRecord { child, run, waiting });
-        }
-        Ok(tasks)
-    }
+    async fn tasks(&self, thread: &ThreadId) -> Result<Vec<TaskRecord>, StoreError>;
 
     /// The questions that users have to answer before this thread, and the children its calls wait for, can resume;
     /// oldest first.
-    async fn waiting_below(&self, thread: &ThreadId) -> Result<Vec<SuspensionRecord>, StoreError> {
-        let mut found = Vec::new();
-        for thread in served(thread, &self.children(thread).await?) {
-            let status = Some(SuspensionStatus::Open);
-            let filter = SuspensionFilter { thread: Some(thread), status, ..SuspensionFilter::default() };
-            found.extend(self.suspensions(filter).await?.into_iter().filter(|row| !row.ticket.is_served()));
-        }
-        found.sort_by_key(|row| row.created_at);
-        Ok(found)
-    }
+    async fn waiting_below(&self, thread: &ThreadId) -> Result<Vec<SuspensionRecord>, StoreError>;
 
     /// Returns whether the unfinished run of the thread, or of one below it that a call waits for, has a
     /// decision that was not applied yet.
-    async fn has_answers(&self, thread: &ThreadId) -> Result<bool, StoreError> {
-        for thread in served(thread, &self.children(thread).await?) {
-            let latest = self.latest_run(&thread).await?;
-            let Some(run) = latest.filter(|run| run.status != RunStatus::Done) else { continue };
-            let status = Some(SuspensionStatus::Decided);
-            let filter = SuspensionFilter { run: Some(run.id), status, ..SuspensionFilter::default() };
-            if !self.suspensions(filter).await?.is_empty() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
+    async fn has_answers(&self, thread: &ThreadId) -> Result<bool, StoreError>;
 
     /// Returns the threads whose unfinished run may have something to read about its questions: one was answered or has
     /// expired, or the run was asked to stop. A run that has read that and waits for other questions is among them.
-    async fn answered_threads(&self) -> Result<Vec<ThreadId>, StoreError> {
-        let mut found = Vec::new();
-        for run in self.unfinished_runs().await? {
-            let filter = SuspensionFilter { run: Some(run.id), ..SuspensionFilter::default() };
-            let is_closed = |row: &SuspensionRecord| {
-                matches!(row.status, SuspensionStatus::Decided | SuspensionStatus::Expired)
-            };
-            if self.suspensions(filter).await?.iter().any(is_closed)
-                || self.child(&run.thread_id).await?.is_some_and(|child| child.stop)
-            {
-                found.push(run.thread_id);
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// The thread, and those below it that calls wait for, all the way down.
-fn served(thread: &ThreadId, children: &[ChildRecord]) -> Vec<ThreadId> {
-    let mut threads = vec![thread.clone()];
-    let mut at = 0;
-    while let Some(parent) = threads.get(at).cloned() {
-        let waited_for = children.iter().filter(|child| child.parent_thread == parent && !child.background);
-        threads.extend(waited_for.map(|child| child.thread_id.clone()));
-        at += 1;
-    }
-    threads
+    async fn answered_threads(&self) -> Result<Vec<ThreadId>, StoreError>;
 }
 
 /// Keeps messages until their thread is free: the mailbox as a front end sees it.
