@@ -32,12 +32,15 @@ impl Store {
                 return Err(StoreError::NotStarted { id }.into());
             };
             let sql = "INSERT INTO command (thread_id, intent, agent, line, owner, started_at) \
-                       SELECT thread_id, n, ?2, ?3, ?4, ?5 FROM intent WHERE n = ?1 RETURNING n";
+                       SELECT thread_id, n, ?2, ?3, ?4, ?5 FROM intent WHERE n = ?1 \
+                       ON CONFLICT DO NOTHING RETURNING n";
             let owner = encode("the owner of a command", &owner)?;
-            let n: i64 = tx
+            let n: Option<i64> = tx
                 .prepare_cached(sql)?
-                .query_row((intent, agent, line, owner, int(now_ms)), |row| row.get(0))?;
-            Ok(one(tx, uint(n))?.ok_or(StoreError::NotStarted { id })?)
+                .query_row((intent, agent, line, owner, int(now_ms)), |row| row.get(0))
+                .optional()?;
+            let exists = || StoreError::Exists { what: format!("a command of call {}", id.call_id) };
+            Ok(one(tx, uint(n.ok_or_else(exists)?))?.ok_or(StoreError::NotStarted { id })?)
         };
         let change = |made: &CommandRecord| Some(StoreChange::of(ChangeKind::Run, &made.thread_id));
         self.write_and_publish(true, ("store.command.before", "store.command.after"), work, change).await

@@ -89,3 +89,17 @@ pub async fn commits_are_published_to_other_handles(store: &dyn ThreadRunStore) 
     assert_eq!(own.next().await, StoreChange::of(ChangeKind::Decision, &"t1".into()));
     assert_eq!(status(store, "q1").await, SuspensionStatus::Decided);
 }
+
+pub async fn changes_of_other_conversations_wake_nobody(store: &dyn ThreadRunStore) {
+    let other = store.another().unwrap();
+    let mut feed = other.watch().unwrap();
+    store.ensure_thread(thread("t2")).await.unwrap();
+    waiting(store, None).await;
+    let t2 = "t2".into();
+    let mut waits = feed.next_about(&t2);
+    assert!(futures::poll!(&mut waits).is_pending());
+    store.decide(&"q1".into(), yes("d1"), 1).await.unwrap();
+    assert!(futures::poll!(&mut waits).is_pending());
+    acquired(store, "t2", &owner("me")).await;
+    waits.await;
+}

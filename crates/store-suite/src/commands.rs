@@ -5,7 +5,7 @@ use aye_core::contract::command::{CommandEnd, CommandReport};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::{AttemptId, Owner};
-use aye_core::contract::storage::ThreadRunStore;
+use aye_core::contract::storage::{StoreError, ThreadRunStore};
 
 /// A store with a run whose call `c1` runs.
 pub async fn running(store: &dyn ThreadRunStore) -> AttemptId {
@@ -80,6 +80,29 @@ pub async fn an_exit_is_recorded_once_and_queued(store: &dyn ThreadRunStore) {
             "[task b{number}] The background command `sleep 9` ended with exit status 3.\n\nthe last line"
         )
     );
+}
+
+pub async fn commands_of_a_conversation_are_listed_oldest_first(store: &dyn ThreadRunStore) {
+    let id = running(store).await;
+    let first = begun(store, &id).await;
+    let begin_command =
+        async |id: &AttemptId| store.begin_command(id, "main".into(), "sleep 8".into(), owner("me"), 6).await;
+    let again = begin_command(&id).await;
+    assert!(matches!(again, Err(StoreError::Exists { .. })), "a call has one: {again:?}");
+    let other = attempt("r1", "c2", 1);
+    assert!(matches!(begin_command(&other).await, Err(StoreError::NotStarted { .. })));
+    let fence = acquired(store, "t1", &owner("me")).await;
+    store.begin(begin(&fence, &run("r1", "t1", RunStatus::Running), "c2", 1, None)).await.unwrap();
+    let second = begin_command(&other).await.unwrap().number;
+    let listed = async |thread: &str| {
+        let commands = store.commands(&thread.into()).await.unwrap();
+        commands.into_iter().map(|command| (command.number, command.end.is_some())).collect::<Vec<_>>()
+    };
+    assert_eq!(listed("t1").await, [(first, false), (second, false)]);
+    assert_eq!(listed("t9").await, []);
+    let end = CommandEnd::Exited(3);
+    store.end_command(first, end, CommandReport::Known, 9).await.unwrap();
+    assert_eq!(listed("t1").await, [(first, true), (second, false)], "an ended one stays");
 }
 
 pub async fn the_next_run_is_notified_of_commands_that_died_with_their_process(store: &dyn ThreadRunStore) {

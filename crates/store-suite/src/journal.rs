@@ -112,6 +112,32 @@ pub async fn intents_stay_pending_until_their_outcome(store: &dyn ThreadRunStore
     assert_eq!(all, [(begun.intent, Some(outcome(id, OutcomeKind::Returned)))]);
 }
 
+pub async fn a_stage_and_the_next_start_are_one_transaction(store: &dyn ThreadRunStore) {
+    let (fence, run) = waiting(store, None).await;
+    store.begin(begin(&fence, &run, "c2", 1, None)).await.unwrap();
+    let ended = Checkpoint {
+        messages: vec![Message::assistant("next")],
+        outcomes: vec![outcome(attempt("r1", "c2", 1), OutcomeKind::Returned)],
+        ..checkpoint(&fence, &run)
+    };
+    let start = || begin(&fence, &run, "c1", 1, Some(("q1", "d1")));
+    let open = async || {
+        let open = store.open_intents(&"r1".into()).await.unwrap();
+        open.into_iter().map(|open| open.intent.id.call_id.to_string()).collect::<Vec<_>>()
+    };
+    let refused = store.checkpoint_and_begin(ended.clone(), start()).await;
+    assert!(matches!(refused, Err(StoreError::NotDecided { .. })), "{refused:?}");
+    assert_eq!((open().await, store.message_count(&"t1".into()).await.unwrap()), (vec!["c2".to_owned()], 1));
+    store.decide(&"q1".into(), yes("d1"), 1).await.unwrap();
+    let stranger = Fence { epoch: fence.epoch + 1, ..fence.clone() };
+    let refused = store.checkpoint_and_begin(Checkpoint { fence: stranger, ..ended.clone() }, start()).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{refused:?}");
+    assert_eq!(status(store, "q1").await, SuspensionStatus::Decided);
+    store.checkpoint_and_begin(ended, start()).await.unwrap();
+    assert_eq!((open().await, store.message_count(&"t1".into()).await.unwrap()), (vec!["c1".to_owned()], 2));
+    assert_eq!(status(store, "q1").await, SuspensionStatus::Applied);
+}
+
 pub async fn foreign_rows_are_refused(store: &dyn ThreadRunStore) {
     let (fence, mine) = waiting(store, None).await;
     store.ensure_thread(thread("t2")).await.unwrap();

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use aye_core::contract::config_entry::{EntryConflict, EntryExpectation};
 use aye_core::contract::ids::ThreadId;
+use aye_core::contract::inference::{ModelUsage, TokenUsage};
 use aye_core::contract::message::Message;
 use aye_core::contract::program_store::{
     ForkAt, OutboxOutcome, OutboxStatus, ProgramStore, PrunePlace, PushTarget, PushTargetsOf,
@@ -153,9 +154,22 @@ pub async fn old_conversations_are_pruned_unless_something_needs_them(store: &dy
     store.leave().await;
 }
 
+pub async fn whoever_listens_is_known(store: &dyn ProgramStore) {
+    let _feed = store.another().unwrap().watch().unwrap();
+    assert!(store.has_listener());
+}
+
 pub async fn counts_outlive_their_threads(store: &dyn ProgramStore) {
     talk(store, "t1", 1).await;
     assert_eq!(store.usage_by_model(&"t1".into()).await.unwrap().1, []);
+    let usage = TokenUsage { prompt_tokens: Some(7), completion_tokens: Some(2), ..TokenUsage::default() };
+    store.count_request(&ModelUsage { model: "m".into(), usage }, 1000).await.unwrap();
+    let counted = store.tallies(None).await.unwrap();
+    let of_model =
+        counted.iter().find(|tally| tally.name == "m").map(|tally| (tally.count, tally.input, tally.output));
+    assert_eq!(of_model, Some((1, 7, 2)));
+    assert!(store.delete_thread(&"t1".into(), &owner("me"), actor(), 60).await.unwrap());
+    assert_eq!(store.tallies(None).await.unwrap(), counted);
     assert_eq!(store.tallies(None).await.unwrap(), store.tallies(Some(0)).await.unwrap());
     assert_eq!(store.tallies(Some(u64::MAX / 4)).await.unwrap(), []);
     assert_eq!(store.all_grants().await.unwrap(), []);

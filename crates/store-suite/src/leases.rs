@@ -96,6 +96,21 @@ pub async fn an_owner_is_alive_until_its_sign_is_gone(opened: &Opened) {
     assert_eq!(presence.liveness(&me), Liveness::No);
 }
 
+#[allow(clippy::unused_async, reason = "each test of the suite is awaited")]
+pub async fn all_handles_take_their_times_from_one_clock(opened: &Opened) {
+    let clock = opened.store.clock();
+    assert!(
+        clock.now_ms() > 1_600_000_000_000,
+        "{} is no time of today in Unix milliseconds",
+        clock.now_ms()
+    );
+    let handles = [opened.store.handle().unwrap(), opened.store.another().unwrap()];
+    for other in handles.map(|handle| handle.clock()) {
+        let difference = clock.now_ms().abs_diff(other.now_ms());
+        assert!(difference < 1000, "{difference}");
+    }
+}
+
 /// A lease as it should be. Times are those that passed in the test.
 struct Known {
     owner: Owner,

@@ -90,6 +90,7 @@ macro_rules! store_suite {
                 a_lease_that_nobody_took_over_is_renewed_after_its_end
                 a_lease_of_an_owner_that_nobody_knows_lasts_until_its_end
                 an_owner_is_alive_until_its_sign_is_gone
+                all_handles_take_their_times_from_one_clock
                 one_owner_has_a_lease_whatever_happened_before
             }
         }
@@ -102,6 +103,7 @@ macro_rules! store_suite {
                 a_decision_starts_one_execution_of_its_own_call
                 a_denial_starts_nothing
                 intents_stay_pending_until_their_outcome
+                a_stage_and_the_next_start_are_one_transaction
                 foreign_rows_are_refused
                 a_paused_owner_writes_nothing_after_losing_its_lease
                 the_last_write_of_a_run_releases_the_lease
@@ -140,6 +142,7 @@ macro_rules! store_suite {
             commands {
                 each_read_returns_only_new_output
                 an_exit_is_recorded_once_and_queued
+                commands_of_a_conversation_are_listed_oldest_first
                 the_next_run_is_notified_of_commands_that_died_with_their_process
                 a_command_of_another_boot_has_ended
             }
@@ -152,6 +155,7 @@ macro_rules! store_suite {
                 a_calls_events_are_chained
                 a_closed_store_does_nothing
                 commits_are_published_to_other_handles
+                changes_of_other_conversations_wake_nobody
             }
             lists {
                 threads_are_listed_newest_change_first
@@ -199,6 +203,7 @@ macro_rules! program_store_suite {
                 a_moved_folder_keeps_its_conversations
                 a_rewind_continues_in_a_copy
                 old_conversations_are_pruned_unless_something_needs_them
+                whoever_listens_is_known
                 counts_outlive_their_threads
             }
             transfer {

@@ -73,6 +73,11 @@ pub async fn messages_keep_their_order_and_the_tail_is_cheap(store: &dyn ThreadR
     assert_eq!(store.messages_tail(&"t1".into(), usize::MAX).await.unwrap(), (5, all));
     assert_eq!(store.messages_tail(&"t9".into(), 3).await.unwrap(), (0, Vec::new()));
     assert_eq!(store.message_count(&"t1".into()).await.unwrap(), 5);
+    store.complete_outline(&"t1".into()).await.unwrap();
+    let portion = Portion { floor: 0, bytes: usize::MAX, count: 0 };
+    let tail = store.thread_tail(&"t1".into(), portion).await.unwrap();
+    assert_eq!((tail.is_assumed, tail.outline.count), (false, 5));
+    store.complete_outline(&"t9".into()).await.unwrap();
 }
 
 pub async fn a_thread_keeps_its_first_title(store: &dyn ThreadRunStore) {

@@ -14,7 +14,7 @@ use crate::contract::record::GrantRecord;
 use crate::contract::storage::{AuditFilter, StoreError};
 
 /// The rows whose hashes are looked up at once.
-const LOOKED_UP: usize = 1000;
+const HASHES_AT_ONCE: usize = 1000;
 
 /// A call that met the rules once.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,7 +86,7 @@ pub async fn verify_sealed<S: AuditReader + ?Sized>(store: &S) -> Result<AuditRe
             sealed.extend(seals.into_iter().flat_map(|seal| walk.take(seal)));
         }
     }
-    for rows in sealed.chunks(LOOKED_UP) {
+    for rows in sealed.chunks(HASHES_AT_ONCE) {
         let places = rows.iter().map(|row| (row.chain.clone(), row.n)).collect();
         let hashes = store.audit_hashes(places).await?;
         for (place, row) in rows.iter().enumerate() {
@@ -155,7 +155,7 @@ mod tests {
         }
 
         async fn audit_hashes(&self, rows: Vec<(String, u64)>) -> Result<Vec<Option<String>>, StoreError> {
-            assert!(rows.len() <= LOOKED_UP);
+            assert!(rows.len() <= HASHES_AT_ONCE);
             let hash = |(chain, n): (String, u64)| (n <= 5).then(|| row(&chain, n).hash);
             Ok(rows.into_iter().map(hash).collect())
         }

@@ -17,7 +17,7 @@ pub trait CommandStore: Send + Sync {
     /// Writes that a command is about to run in the background, for the call of this execution.
     ///
     /// # Errors
-    /// [`StoreError::NotStarted`] without an intent.
+    /// [`StoreError::NotStarted`] without an intent; [`StoreError::Exists`] when the execution has a command.
     async fn begin_command(
         &self,
         _id: &AttemptId,
