@@ -13,7 +13,7 @@ use crate::contract::ids::ThreadId;
 use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
-use crate::contract::storage::{SharedStore, StoreError};
+use crate::contract::storage::{ArtifactStore, SharedStore, StoreError};
 use crate::contract::suspension::Actor;
 use crate::contract::tool::ToolCallContext;
 use crate::failure::{AppError, Failure};
@@ -434,6 +434,8 @@ fn runtime(
     permission.set_enforcement(enforcement(foundation, tool_env.sandbox.as_ref()));
     permission.set_mode(permission.mode()).map_err(Failure::usage)?;
     let output_dir = output_dir(foundation);
+    let artifacts: Arc<dyn ArtifactStore> = Arc::new(tools::FileArtifacts::new(&output_dir));
+    tool_env.artifacts = Arc::clone(&artifacts);
     let subsystem = SkillSubsystem::new(Arc::new(skills.registry()))
         .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone())
         .with_targets(Arc::clone(targets));
@@ -455,7 +457,7 @@ fn runtime(
         .with_renderer(Arc::new(notifier.clone()))
         .with_question_terms(settings.questions.clone())
         .with_waits_for_limits(waits)
-        .with_artifacts(context::artifacts(&output_dir))
+        .with_artifacts(context::artifacts(artifacts))
         .with_agent_spec(spec)
         .with_agent_backend(agents::A2A, Arc::new(remote_agents(foundation)))
         .with_model(selection.full_name(), entry_of(selection))

@@ -11,6 +11,7 @@ use crate::contract::display::visible_line;
 use crate::contract::ids::ThreadId;
 use crate::contract::message::Role;
 use crate::contract::spec::ContextWindowPolicy;
+use crate::contract::storage::ArtifactStore;
 use crate::failure::AppError;
 use crate::plugins::deferred_tools::{DeferralStateValue, Savings};
 use crate::plugins::skills::{ActiveSkill, ActiveSkills, catalogue};
@@ -18,7 +19,7 @@ use crate::program::app_context::AppContext;
 use crate::program::environment::tokens_of;
 use crate::runtime::{Artifact, Artifacts, CompactError, ContextReport, RequestParts};
 use crate::state::StateKey as _;
-use crate::tools::{RESULT_FILES, keep_result};
+use crate::tools::{RESULT_FILES, result_name};
 use crate::tui::host::TextPage;
 
 /// The width in cells of the bar for the whole window.
@@ -42,20 +43,23 @@ pub(crate) fn policy_of(selection: &ModelSelection, settings: &Settings) -> Cont
     }
 }
 
-/// Stores large results in the folder for long output.
-pub(crate) fn artifacts(dir: &Path) -> Artifacts {
-    let dir = dir.to_owned();
-    Arc::new(move |artifact: &Artifact| {
-        match keep_result(&dir, artifact.thread_id.as_str(), artifact.call_id.as_str(), &artifact.text) {
-            Ok(path) => Some(format!(
-                "The full result is in {}: use Read with offset and limit, or Grep.",
-                path.display()
-            )),
-            Err(error) => {
-                tracing::warn!(%error, "a large result was not written to a file");
-                None
+/// Keeps large results where Read finds them.
+pub(crate) fn artifacts(store: Arc<dyn ArtifactStore>) -> Artifacts {
+    Arc::new(move |Artifact { thread_id, call_id, text }| {
+        let store = Arc::clone(&store);
+        Box::pin(async move {
+            let name = result_name(thread_id.as_str(), call_id.as_str(), &text);
+            match store.keep_artifact(&thread_id, &name, text.into_bytes()).await {
+                Ok(path) => Some(format!(
+                    "The full result is in {}: use Read with offset and limit, or Grep.",
+                    path.display()
+                )),
+                Err(error) => {
+                    tracing::warn!(%error, "a large result was not kept");
+                    None
+                }
             }
-        }
+        })
     })
 }
 

@@ -1,5 +1,6 @@
 //! Reports what fills the context window of a conversation.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::compact::place;
@@ -82,11 +83,13 @@ impl AgentRuntime {
             is_over: false,
         };
         let summary = held.summary.as_ref().map(SummaryRecord::for_model);
-        let preview = |at: usize| {
-            let message = history.get(at)?;
-            let rest = rest_hint(shared.artifacts.as_ref(), thread, message);
-            Some(Arc::new(context::preview(message, &rest)))
-        };
+        let mut previews = HashMap::new();
+        for at in fit.pinned.iter().copied().chain(fit.marks.cut..fit.marks.previewed) {
+            let Some(message) = history.get(at).filter(|_| sizes.has_preview(at)) else { continue };
+            let rest = rest_hint(shared.artifacts.as_ref(), thread, message).await;
+            previews.insert(at, Arc::new(context::preview(message, &rest)));
+        }
+        let preview = |at: usize| previews.get(&at).cloned();
         let messages = context::assemble(&history, &sizes, &fit, summary.as_deref(), &pinned, preview);
         // Thoughts of another start are not sent.
         let from = place_of(prefix.thoughts_from);

@@ -9,6 +9,8 @@ mod summary;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+
 use super::carry;
 use super::compact::place;
 use super::driver::Driver;
@@ -41,8 +43,8 @@ pub struct Artifact {
 }
 
 /// Keeps a result where the model can read it, and says how, in a sentence for the model. The same result may come
-/// more than once, and then leads to the same sentence. It may block.
-pub type Artifacts = Arc<dyn Fn(&Artifact) -> Option<String> + Send + Sync>;
+/// more than once, and then leads to the same sentence.
+pub type Artifacts = Arc<dyn Fn(Artifact) -> BoxFuture<'static, Option<String>> + Send + Sync>;
 
 /// The next request beside its messages.
 pub(super) struct Prompt {
@@ -128,14 +130,18 @@ impl Packing {
 }
 
 /// Returns the sentence in a preview that says where the rest is.
-pub(super) fn rest_hint(artifacts: Option<&Artifacts>, thread: &ThreadId, message: &Message) -> String {
-    let kept = artifacts.and_then(|keep| {
-        keep(&Artifact {
-            thread_id: thread.clone(),
-            call_id: CallId::from(message.tool_call_id.as_deref().unwrap_or_default()),
-            text: message.text(),
-        })
-    });
+pub(super) async fn rest_hint(artifacts: Option<&Artifacts>, thread: &ThreadId, message: &Message) -> String {
+    let kept = match artifacts {
+        Some(keep) => {
+            keep(Artifact {
+                thread_id: thread.clone(),
+                call_id: CallId::from(message.tool_call_id.as_deref().unwrap_or_default()),
+                text: message.text(),
+            })
+            .await
+        }
+        None => None,
+    };
     kept.unwrap_or_else(|| "The rest was not saved; call again with a smaller range.".into())
 }
 
@@ -522,15 +528,15 @@ impl Driver {
         if wanted.is_empty() {
             return;
         }
-        let (thread, artifacts) = (self.record.thread_id.clone(), self.shared.artifacts.clone());
-        let work = move || {
-            let make = |(at, message): (usize, Arc<Message>)| {
-                let how = rest_hint(artifacts.as_ref(), &thread, &message);
-                (at, Arc::new(context::preview(&message, &how)))
-            };
-            wanted.into_iter().map(make).collect::<Vec<_>>()
+        let mut kept = Vec::new();
+        for (at, message) in wanted {
+            let how = rest_hint(self.shared.artifacts.as_ref(), &self.record.thread_id, &message).await;
+            kept.push((at, message, how));
+        }
+        let make = |(at, message, how): (usize, Arc<Message>, String)| {
+            (at, Arc::new(context::preview(&message, &how)))
         };
-        match tokio::task::spawn_blocking(work).await {
+        match tokio::task::spawn_blocking(move || kept.into_iter().map(make).collect::<Vec<_>>()).await {
             Ok(made) => self.packing.previews.extend(made),
             Err(error) => tracing::error!(%error, "large results stay whole"),
         }

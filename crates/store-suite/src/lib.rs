@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "tests"))]
 
+pub mod artifacts;
 pub mod audit;
 pub mod commands;
 pub mod decisions;
@@ -27,7 +28,7 @@ use async_trait::async_trait;
 
 use aye_core::contract::clock::{Clock, in_ms};
 use aye_core::contract::program_store::ProgramStore;
-use aye_core::contract::storage::ThreadRunStore;
+use aye_core::contract::storage::{ArtifactStore, ThreadRunStore};
 
 /// The time that a store counts by. Tests let it pass.
 #[async_trait]
@@ -77,6 +78,28 @@ pub struct OpenedProgram {
     pub store: Arc<dyn ProgramStore>,
     /// Values that must live as long as the store.
     pub keep: Box<dyn Any>,
+}
+
+/// A new store of artifacts, for one test.
+pub struct OpenedArtifacts {
+    pub store: Arc<dyn ArtifactStore>,
+    /// Values that must live as long as the store.
+    pub keep: Box<dyn Any>,
+}
+
+/// The tests of a store of artifacts that a function opens as [`OpenedArtifacts`].
+#[macro_export]
+macro_rules! artifact_store_suite {
+    ($open:path) => {
+        $crate::store_tests! {
+            $open,
+            artifacts {
+                what_was_kept_is_found_by_its_path
+                what_is_no_name_is_neither_kept_nor_found
+                what_is_too_long_is_refused_and_not_cut
+            }
+        }
+    };
 }
 
 /// The tests, for a store that a function opens: `store_suite!(crate::tests::suite::open)`.
@@ -245,7 +268,7 @@ macro_rules! store_tests {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Opened, TestClock};
+    use super::{Arc, Opened, OpenedArtifacts, TestClock};
     use aye_local::InMemoryStore;
 
     pub(crate) fn open() -> Opened {
@@ -254,5 +277,10 @@ mod tests {
         Opened { store, time, keep: Box::new(()) }
     }
 
+    pub(crate) fn open_artifacts() -> OpenedArtifacts {
+        OpenedArtifacts { store: Arc::new(InMemoryStore::new()), keep: Box::new(()) }
+    }
+
     crate::store_suite!(crate::tests::open);
+    crate::artifact_store_suite!(crate::tests::open_artifacts);
 }

@@ -53,10 +53,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-pub use artifact::{RESULT_FILES, keep_result, output_of};
+pub use artifact::{FileArtifacts, RESULT_FILES, output_of, result_name};
 use aye_core::contract::editor::EditorSlot;
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::path_policy::PathPolicies;
+use aye_core::contract::storage::ArtifactStore;
 use aye_core::contract::tool::{
     ParsedCall, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
@@ -85,6 +86,9 @@ pub struct ToolEnv {
     /// The folder for output that is too long for the model: a folder for each conversation (see [`output_of`]), in it one
     /// file a call. It is created when needed, with mode 0700.
     pub output_dir: PathBuf,
+    /// Keeps what is too long for the model and known as a whole, and has what Read does not find in a file: that folder,
+    /// unless it is given another store.
+    pub artifacts: Arc<dyn ArtifactStore>,
     /// The settings for running programs.
     pub exec: ExecConfig,
     /// The variables that programs may inherit; secrets are filtered out here: see [`exec::child_env`].
@@ -116,9 +120,11 @@ pub struct ToolEnv {
 impl ToolEnv {
     /// The usual settings, without a supervisor and without any variables.
     pub fn new(workspace: Workspace, output_dir: impl Into<PathBuf>) -> Self {
+        let output_dir = output_dir.into();
         Self {
             workspace,
-            output_dir: output_dir.into(),
+            artifacts: Arc::new(FileArtifacts::new(&output_dir)),
+            output_dir,
             exec: ExecConfig::default(),
             variables: EnvVars::new(),
             secret_variables: Vec::new(),

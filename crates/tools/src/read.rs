@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
 use super::args::{self, CallArgs, advised};
+use super::artifact::is_output;
 use super::atomic::{MAX_FILE, special_kind};
 use super::change::note;
 use super::misnamed;
@@ -266,6 +267,35 @@ impl ParsedCall for ReadCall {
         let (env, args, call_ctx) = (Arc::clone(&self.env), Arc::clone(&self.args), ctx.clone());
         let open_text = env.editor_text_to_show(ctx, &args.file_path).await;
         let work = move |cancel| Ok(read(&env, &args, &call_ctx, open_text, &cancel)?.into());
-        super::looking(ctx, work).await
+        match super::looking(ctx, work).await {
+            Err(ToolError::NotFound(why)) => match self.kept(ctx).await? {
+                Some(result) => Ok(result.into()),
+                None => Err(ToolError::NotFound(why)),
+            },
+            done => done,
+        }
+    }
+}
+
+impl ReadCall {
+    /// Shows output of this conversation whose file is on another machine.
+    async fn kept(&self, ctx: &ToolCallContext) -> Result<Option<ToolResult>, ToolError> {
+        let path = absolute(&self.env.workspace, "file_path", &self.args.file_path)?;
+        if !is_output(&path) {
+            return Ok(None);
+        }
+        let name = shown(&self.env.workspace, &path);
+        let failed = |error: &dyn std::fmt::Display| refuse(format!("cannot read {name}: {error}"));
+        let found = self
+            .env
+            .artifacts
+            .artifact(&ctx.run_identity.thread_id, &path)
+            .await
+            .map_err(|error| failed(&error))?;
+        let Some(content) = found else { return Ok(None) };
+        let (offset, limit) = (self.args.offset, self.args.limit);
+        let page = page::read(&mut Cursor::new(content), offset, limit, true, &ctx.cancellation)
+            .map_err(|error| failed(&error))?;
+        answer(&name, &self.args, &page, None).map(Some)
     }
 }

@@ -11,11 +11,10 @@ use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::{CallArgs, invalid};
-use super::artifact::output_of;
-use super::exec::{Spill, private_file};
 use super::text::binary_kind;
 use super::web_net::{AllowedHosts, guarded, plain_builder};
 use super::web_page;
+use aye_core::contract::ids::ThreadId;
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
@@ -137,8 +136,7 @@ impl WebFetch {
         }
         let text = web_page::decode(&body, &media_type);
         let text = if web_page::is_html(&kind, &text) { web_page::markdown(text).await } else { text };
-        let dir = output_of(&self.env.output_dir, ctx.run_identity.thread_id.as_str());
-        let (text, file) = Self::shorten(&url, text, cut, dir);
+        let (text, file) = self.shorten(&url, text, cut, &ctx.run_identity.thread_id).await;
         let details = json!({
             "url": url.as_str(), "status": status.as_u16(), "content_type": media_type,
             "bytes": body.len(), "truncated": cut || file.is_some(), "output_file": file,
@@ -151,28 +149,29 @@ impl WebFetch {
         Ok(result.with_details(details))
     }
 
-    /// Cuts a long text and writes all of it into a file.
-    fn shorten(url: &Url, text: String, cut: bool, dir: PathBuf) -> (String, Option<PathBuf>) {
+    /// Cuts a long text and keeps all of it.
+    async fn shorten(
+        &self,
+        url: &Url,
+        text: String,
+        cut: bool,
+        thread: &ThreadId,
+    ) -> (String, Option<PathBuf>) {
         let note = if cut { format!("\n[cut at {MAX_BODY} bytes]") } else { String::new() };
         let Some((at, _)) = text.char_indices().nth(MAX_TEXT) else {
             let text = if text.trim().is_empty() { "(no text)".into() } else { text };
             return (text + &note, None);
         };
-        let spill = Spill { dir, name: format!("web-{}.txt", uuid::Uuid::now_v7()) };
-        let written = private_file(&spill).and_then(|(path, mut file)| {
-            std::io::Write::write_all(&mut file, text.as_bytes())?;
-            Ok(path)
-        });
-        let more = text.len() - at;
-        match written {
+        let (start, more) = (text[..at].to_owned(), text.len() - at);
+        let name = format!("web-{}.txt", uuid::Uuid::now_v7());
+        match self.env.artifacts.keep_artifact(thread, &name, text.into_bytes()).await {
             Ok(path) => {
-                let text =
-                    format!("{}\n[… {more} more bytes; Read {} for all]{note}", &text[..at], path.display());
+                let text = format!("{start}\n[… {more} more bytes; Read {} for all]{note}", path.display());
                 (text, Some(path))
             }
             Err(error) => {
-                tracing::warn!(%error, %url, "a long page was not written to a file");
-                (format!("{}\n[… {more} more bytes]{note}", &text[..at]), None)
+                tracing::warn!(%error, %url, "a long page was not kept");
+                (format!("{start}\n[… {more} more bytes]{note}"), None)
             }
         }
     }

@@ -87,6 +87,16 @@ impl PrivateFolder {
         Ok(openat(&self.folder, name.as_ref(), flags, Mode::from_raw_mode(0o600))?.into())
     }
 
+    /// Opens a regular file in it to read.
+    ///
+    /// # Errors
+    /// Those of the system; [`io::ErrorKind::InvalidInput`] for anything but a regular file.
+    pub fn open(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.folder, name.as_ref(), flags, Mode::empty())?);
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    }
+
     /// Gives a file in it another name there.
     ///
     /// # Errors

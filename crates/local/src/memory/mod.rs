@@ -5,6 +5,7 @@
 //! copy at the end. A rejected transaction therefore leaves no trace. There is no disk to wait for: an
 //! acknowledged write is as durable as the process.
 
+mod artifacts;
 mod audit;
 mod children;
 mod commands;

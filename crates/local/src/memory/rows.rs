@@ -32,6 +32,8 @@ pub(super) struct Rows {
     pub(super) suspensions: Vec<Arc<SuspensionRecord>>,
     pub(super) grants: Vec<Arc<StoredGrant>>,
     pub(super) audit: Vec<Arc<AuditRow>>,
+    /// By conversation and name.
+    pub(super) artifacts: BTreeMap<(ThreadId, String), Arc<Vec<u8>>>,
     pub(super) jobs: Vec<Arc<MailboxJob>>,
     pub(super) generations: BTreeMap<ThreadId, u64>,
     pub(super) images: BTreeMap<String, Arc<Vec<u8>>>,

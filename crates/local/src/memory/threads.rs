@@ -97,6 +97,7 @@ impl Rows {
         // The epoch stays, so that a fence of before does not fit a new thread with this id.
         self.leases.iter_mut().filter(|(thread, _)| !stays(thread)).for_each(|(_, lease)| lease.owner = None);
         self.generations.retain(|thread, _| stays(thread));
+        self.artifacts.retain(|(thread, _), _| stays(thread));
         self.children.retain(|child| stays(&child.thread_id));
         self.runs.retain(|run| stays(&run.thread_id));
         self.intents.retain(|known| stays(&known.intent.thread_id));

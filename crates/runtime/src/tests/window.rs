@@ -68,9 +68,10 @@ impl Room {
                 scope: KeyScope::Thread,
                 ..StateKeyOptions::default()
             }))
-            .with_artifacts(Arc::new(move |artifact: &Artifact| {
-                kept.lock().unwrap().push(artifact.clone());
-                Some(format!("Read /kept/{}.", artifact.call_id))
+            .with_artifacts(Arc::new(move |artifact: Artifact| {
+                let sentence = format!("Read /kept/{}.", artifact.call_id);
+                kept.lock().unwrap().push(artifact);
+                Box::pin(std::future::ready(Some(sentence)))
             }));
         let builder = if self.is_wordy { builder.with_tool("wordy", Arc::new(Wordy)) } else { builder };
         let runtime = builder.build().unwrap();

@@ -1,9 +1,12 @@
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::json;
 
+use crate::FileArtifacts;
 use crate::testing::Sandbox;
 use aye_core::contract::content::ContentBlock;
+use aye_core::contract::storage::ArtifactStore as _;
 
 #[tokio::test]
 async fn a_file_is_shown_with_line_numbers_and_paged() {
@@ -116,4 +119,29 @@ async fn paths_may_be_relative_absolute_or_below_home() {
     assert_eq!(sandbox.ok("Read", json!({"file_path": "~/h"})).await, "1\thome");
     assert!(Path::new("/etc/passwd").exists());
     sandbox.ok("Read", json!({"file_path": "/etc/passwd"})).await;
+}
+
+/// A conversation that another machine, or a data folder in another place, kept output of.
+#[tokio::test]
+async fn kept_output_is_read_where_its_file_is_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let artifacts = Arc::new(FileArtifacts::new(folder.path()));
+    let sandbox = Sandbox::with(|env| env.artifacts = artifacts.clone());
+    let many = (1..=3000).fold(String::new(), |all, n| all + &format!("l{n}\n"));
+    artifacts.keep_artifact(&"thread-1".into(), "result-1.txt", many.into()).await.expect("it is kept");
+    artifacts.keep_artifact(&"thread-1".into(), "notes.txt", "secret".into()).await.expect("it is kept");
+    artifacts.keep_artifact(&"thread-2".into(), "result-2.txt", "secret".into()).await.expect("it is kept");
+    let text = sandbox.ok("Read", json!({"file_path": "/old/place/result-1.txt", "offset": 2999})).await;
+    assert_eq!(text, "2999\tl2999\n3000\tl3000");
+    let text = sandbox.refused("Read", json!({"file_path": "/old/place/result-1.txt", "offset": 3001})).await;
+    assert!(text.ends_with("has only 3000 lines; line 3001 does not exist"), "{text}");
+    for missing in
+        ["/old/place/result-2.txt", "/old/place/result-3.txt", "/old/place/notes.txt", "/old/place/.."]
+    {
+        let text = sandbox.refused("Read", json!({"file_path": missing})).await;
+        assert!(!text.contains("secret"), "{missing}: {text}");
+    }
+    // A file that is there counts.
+    let here = sandbox.write("result-1.txt", "here\n");
+    assert_eq!(sandbox.ok("Read", json!({"file_path": here})).await, "1\there");
 }

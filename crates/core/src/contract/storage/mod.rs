@@ -7,6 +7,7 @@
 //! write with a [`Fence`](super::record::Fence) that is not the current one fails. The crate
 //! `aye-store-suite` checks these properties for any store.
 
+mod artifacts;
 mod change;
 mod children;
 mod commands;
@@ -28,6 +29,7 @@ use super::profile::ProfileStore;
 use super::record::{Checkpoint, ExecutionStart, Owner};
 use super::suspension::Actor;
 
+pub use artifacts::{ArtifactStore, MAX_ARTIFACT, artifact_name, check_artifact};
 pub use change::{ChangeFeed, ChangeKind, StoreChange};
 pub use children::{ChildStore, QueueStore};
 pub use commands::CommandStore;
