@@ -56,7 +56,7 @@ pub struct StartFlags {
     /// Work until a command succeeds, such as 'cargo test'
     ///
     /// It runs in the sandbox whenever the model would end its answer. While it fails, the model reads its output and goes
-    /// on: at most 25 times, within --max-turns, --max-budget-usd and --timeout.
+    /// on: at most stop.goal_rounds (25) times, within --max-turns, --max-budget-usd and --timeout.
     #[arg(long, value_name = "COMMAND")]
     pub until: Option<String>,
 

@@ -43,6 +43,7 @@ pub const PAGES: &[(&str, &str)] = &[
     ("headless", include_str!("../../docs/headless.md")),
     ("ci", include_str!("../../docs/ci.md")),
     ("containers", include_str!("../../docs/containers.md")),
+    ("goals", include_str!("../../docs/goals.md")),
     ("queue", include_str!("../../docs/queue.md")),
     ("editors", include_str!("../../docs/editors.md")),
     ("server", include_str!("../../docs/server.md")),

@@ -13,6 +13,7 @@ use crate::commands::{print, since};
 use crate::compose::{self, WrittenMessage};
 use crate::contract::consumer::Consumer;
 use crate::contract::display::{escape_json, shortened};
+use crate::contract::goal::Goal;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
@@ -82,6 +83,12 @@ pub struct QueueAddArgs {
     /// Start at this time at the earliest: 14:30, 2h (from now), a day, or a time such as 2026-11-21T14:30:00Z
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
+
+    /// Work until a command succeeds, such as 'cargo test', as `aye --until` does
+    ///
+    /// It runs in the sandbox of the worker whenever the model would end its answer, unless a rule denies it.
+    #[arg(long, value_name = "COMMAND")]
+    pub until: Option<String>,
 
     /// Come again: 30m, 2h, `1d at 7:30`, `weekday at 7:30` or `mon at 7:30`, each time in a new conversation
     ///
@@ -189,7 +196,11 @@ async fn add(
     let typed = prompt.unwrap_or(&text);
     let at = args.at.as_deref().map(|at| since::at(at, now)).transpose()?;
     let schedule = schedule(&args)?;
-    let message = message(&text, typed, args.agent.clone(), foundation, cli).await?;
+    let mut message = message(&text, typed, args.agent.clone(), foundation, cli).await?;
+    if let Some(until) = &args.until {
+        let goal = message.goal().unwrap_or_default();
+        message = message.working_towards(&Goal { command: Some(until.clone()), ..goal });
+    }
     let thread = match &args.thread {
         Some(id) => commands::thread_by_prefix(store, id).await?.id,
         None => new_thread(store, foundation, &text, now).await?,

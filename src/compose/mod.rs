@@ -16,7 +16,7 @@ use crate::contract::message::Message;
 use crate::failure::AppError;
 use crate::plugins::skills::invocation;
 use crate::program::app_context::AppContext;
-use crate::program::mcp;
+use crate::program::{goal, mcp};
 
 /// Returns a prompt with piped input as its context.
 pub(crate) fn with_piped(prompt: Option<&str>, piped: Option<String>) -> Option<String> {
@@ -37,6 +37,18 @@ async fn command(app: &AppContext, line: &str) -> Result<Option<Vec<ContentBlock
     let skill = invocation(&app.skills.registry(), line.trim_end())?;
     let text = skill.or_else(|| command_files::prompt(app, line.trim_end()));
     Ok(text.map(|text| vec![ContentBlock::text(text)]))
+}
+
+/// Expands a command of aye's own that is a message to the model.
+fn own_command(text: &str) -> Result<Option<Message>, AppError> {
+    let (name, words) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    match (name, words.trim()) {
+        ("/goal", "") => {
+            Err("/goal needs a condition, such as: /goal every test of the parser passes".into())
+        }
+        ("/goal", condition) => Ok(Some(goal::message(condition))),
+        _ => Ok(None),
+    }
 }
 
 /// Refuses a text that starts with a command that does not exist: a model would make something up. A path is text.
@@ -89,12 +101,16 @@ impl<'a> WrittenMessage<'a> {
 /// read.
 pub(crate) async fn message(app: &AppContext, written: WrittenMessage<'_>) -> Result<Message, AppError> {
     let WrittenMessage { text, typed, attached, symbols } = written;
-    let command = command(app, text).await?;
+    let command = match command(app, text).await? {
+        Some(content) => Some(Message::user_with(content)),
+        None => own_command(text)?,
+    };
     if command.is_none() {
         refuse_unknown_command(app, text)?;
     }
     let is_command = command.is_some();
-    let mut content = command.unwrap_or_else(|| vec![ContentBlock::text(text)]);
+    let mut message = command.unwrap_or_else(|| Message::user_with(vec![ContentBlock::text(text)]));
+    let content = &mut message.content;
     content.extend(mcp::resources(app, typed).await?);
     content.extend(attached);
     let mut mentioned = images::mentioned(app, typed).await?;
@@ -102,7 +118,6 @@ pub(crate) async fn message(app: &AppContext, written: WrittenMessage<'_>) -> Re
     mentioned.extend(symbols::attached(app, &symbols, typed).await?);
     let is_more = mentioned.iter().any(|block| matches!(block, ContentBlock::Text { .. }));
     content.extend(mentioned);
-    let message = Message::user_with(content);
     // A front end shows what was written, not what it stands for.
     Ok(if is_command || is_more { message.written_as(text) } else { message })
 }

@@ -548,6 +548,7 @@ fn runtime(
                 given: goal.map(str::to_owned),
                 commands: own_commands,
                 timeout: settings.bash.timeout,
+                max_rounds: settings.stop.goal_rounds,
             }),
         )
         .with_plugin(CHECKS_PLUGIN, Arc::new(checks))

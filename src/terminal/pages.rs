@@ -35,6 +35,10 @@ pub(crate) async fn page(
         HostPage::Tasks => crate::commands::tasks::page(app, thread, words).await,
         HostPage::Context => crate::program::context::page(app, thread, words).await,
         HostPage::Btw => beside(app, thread, words).await,
+        HostPage::Goal => {
+            let max_rounds = app.foundation.loaded.settings.stop.goal_rounds;
+            crate::program::goal::page(&app.store, max_rounds, thread).await
+        }
         HostPage::Compact => crate::program::context::compact(app, thread, words).await,
         HostPage::Mcp => crate::program::mcp::page(app, words).await,
         HostPage::Serve => elsewhere.serve(words.trim()).await,

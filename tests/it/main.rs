@@ -24,6 +24,7 @@ mod exec;
 mod families;
 mod flags;
 mod follow;
+mod goals;
 mod granting;
 mod growth;
 mod headless;

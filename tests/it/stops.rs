@@ -521,7 +521,9 @@ fn a_run_works_until_its_command_succeeds() {
     let object = out.json();
     assert_eq!(object["status"], "limit", "{object:#}");
     assert!(
-        object.to_string().contains("gave up although `echo no; exit 3` fails; its end: no [exit status 3]"),
+        object.to_string().contains(
+            "the goal is not reached: `echo no; exit 3` fails: no [exit status 3]; the model gave up"
+        ),
         "{object:#}"
     );
     assert_eq!(idle.asked().len(), 3);

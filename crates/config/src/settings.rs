@@ -200,6 +200,9 @@ table! {
         /// Remind the model once per run when its answer would end the run with unchecked or open work.
         #[project(Set)]
         pub check_before_end: bool = true,
+        /// Maximum times that a run with a goal (`/goal`, `--until`) would end without it; 0 means no limit.
+        #[project(Lower)]
+        pub goal_rounds: Option<u64> as Limit<u64> = 25,
         /// Maximum cost per run in USD at the prices of its models; 0 means no limit.
         #[project(Lower)]
         pub max_budget_usd: Option<f64> as Limit<f64> = 0,

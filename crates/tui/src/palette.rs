@@ -51,6 +51,7 @@ pub enum SlashAction {
     Permissions,
     Grants,
     Continue,
+    Goal,
     Init,
     Vim,
     Copy,
@@ -83,6 +84,7 @@ pub enum HostPage {
     Context,
     Compact,
     Btw,
+    Goal,
     Mcp,
     Serve,
     Doctor,
@@ -129,6 +131,12 @@ pub const COMMANDS: &[SlashCommand] = &[
     .words(&["model", "tool", "day"])
     .aliases(&[alias("cost", ""), alias("usage", "")]),
     command("continue", "", "continue after a limit", SlashAction::Continue),
+    command(
+        "goal",
+        "[CONDITION]",
+        "work until the model shows that this holds; show the goal",
+        SlashAction::Goal,
+    ),
     page("queue", "", "show the queue of all conversations", HostPage::Queue),
     page("plugins", "[AGENT]", "plugins and what they registered", HostPage::Plugins),
     page(

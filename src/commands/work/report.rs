@@ -8,6 +8,7 @@ use super::is_dead;
 use crate::commands::approvals::answer_commands;
 use crate::contract::display::{escape_json, shortened, visible_line};
 use crate::contract::ids::JobId;
+use crate::contract::lifecycle::TerminationReason;
 use crate::contract::mailbox::MailboxJob;
 use crate::contract::message::Message;
 use crate::headless::{exit, exit_code};
@@ -80,11 +81,16 @@ impl WorkReport {
     /// A run came to an end, or to a question.
     pub(super) fn ended(&mut self, job: &MailboxJob, result: &AgentRunResult, left: Option<&MailboxJob>) {
         let (code, word) = exit_code(result);
+        // What ended the run says what is missing; the last answer may claim otherwise.
+        let stopped = match &result.termination {
+            TerminationReason::Stopped(why) => why.detail.clone(),
+            _ => None,
+        };
         let (status, text) = match code {
             exit::UNAVAILABLE if !is_dead(left) => ("retry", why(left)),
             exit::UNAVAILABLE | exit::FAILED => ("dead", why(left)),
             exit::WAITING => (word, format!("for an answer: {}", answer_commands(&result.waiting))),
-            _ => (word, result.response.clone()),
+            _ => (word, stopped.clone().unwrap_or_else(|| result.response.clone())),
         };
         let code = if status == "dead" { exit::FAILED } else { code };
         self.codes.insert(job.job_id.clone(), code);
@@ -98,6 +104,7 @@ impl WorkReport {
                 "run_id": result.run_id,
                 "status": status,
                 "response": result.response,
+                "stopped": stopped,
                 "error": left.and_then(|left| left.last_error.clone()),
                 "attempts": left.map_or(job.attempt_count, |left| left.attempt_count),
                 "retry_at": left.filter(|_| status == "retry").map(|left| left.available_at),

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::content::{ContentBlock, text_of};
+use super::goal::Goal;
 use super::ids::MessageId;
 
 /// Marks an answer to a request that was sent again because the provider refused thoughts in it.
@@ -16,6 +17,9 @@ const CONTINUATION: &str = "continuation";
 const WRITTEN: &str = "written";
 /// The key of the user's own text with a mark in place of each long paste.
 const SHOWN: &str = "shown";
+
+/// The key of the goal of the run that the message starts.
+const GOAL: &str = "goal";
 
 /// The key of the id that a client gave to a message of the user.
 const CLIENT_ID: &str = "client_id";
@@ -191,6 +195,18 @@ impl Message {
     /// Returns the id by which the client that sent the message knows it.
     pub fn client_id(&self) -> Option<&str> {
         self.metadata.as_ref()?.get(CLIENT_ID)?.as_str()
+    }
+
+    /// Has the run that reads the message work until this holds.
+    #[must_use]
+    pub fn working_towards(mut self, goal: &Goal) -> Self {
+        self.note(GOAL, serde_json::json!(goal));
+        self
+    }
+
+    /// Returns what the run that reads the message works towards. A model cannot create such a message.
+    pub fn goal(&self) -> Option<Goal> {
+        Goal::deserialize(self.metadata.as_ref()?.get(GOAL)?).ok().filter(|goal| !goal.is_empty())
     }
 
     fn note(&mut self, key: &str, value: Value) {

@@ -23,6 +23,7 @@ pub mod event_sink;
 pub mod executor;
 mod file_preview;
 pub mod foreign;
+pub mod goal;
 pub mod grant;
 pub mod handoff;
 pub mod hook;

@@ -259,6 +259,13 @@ impl App {
                 None => {
                     self.show_hint(format!(
                         "unknown mode {words}; expected ask, accept-edits, auto, plan or yolo"
+            (SlashAction::Goal, Some(condition)) => {
+                self.submit(UserInput::text(format!("/goal {condition}")), false, cmds);
+            }
+            (SlashAction::Goal, None) => {
+                let thread = self.conversation.id().cloned();
+                cmds.push(Cmd::Program(ProgramCmd::Page(thread, HostPage::Goal, String::new())));
+            }
                     ));
                 }
             },
