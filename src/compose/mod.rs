@@ -16,7 +16,7 @@ use crate::contract::message::Message;
 use crate::failure::AppError;
 use crate::plugins::skills::invocation;
 use crate::program::app_context::AppContext;
-use crate::program::{goal, mcp};
+use crate::program::{goal, init, mcp};
 
 /// Returns a prompt with piped input as its context.
 pub(crate) fn with_piped(prompt: Option<&str>, piped: Option<String>) -> Option<String> {
@@ -40,13 +40,14 @@ async fn command(app: &AppContext, line: &str) -> Result<Option<Vec<ContentBlock
 }
 
 /// Expands a command of aye's own that is a message to the model.
-fn own_command(text: &str) -> Result<Option<Message>, AppError> {
+fn own_command(app: &AppContext, text: &str) -> Result<Option<Message>, AppError> {
     let (name, words) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     match (name, words.trim()) {
         ("/goal", "") => {
             Err("/goal needs a condition, such as: /goal every test of the parser passes".into())
         }
         ("/goal", condition) => Ok(Some(goal::message(condition))),
+        ("/init", "") => Ok(Some(Message::user(init::task(&app.foundation)))),
         _ => Ok(None),
     }
 }
@@ -103,7 +104,7 @@ pub(crate) async fn message(app: &AppContext, written: WrittenMessage<'_>) -> Re
     let WrittenMessage { text, typed, attached, symbols } = written;
     let command = match command(app, text).await? {
         Some(content) => Some(Message::user_with(content)),
-        None => own_command(text)?,
+        None => own_command(app, text)?,
     };
     if command.is_none() {
         refuse_unknown_command(app, text)?;

@@ -17,6 +17,7 @@ pub(crate) mod goal;
 pub(crate) mod grants;
 pub(crate) mod hooks;
 pub(crate) mod installer;
+pub(crate) mod init;
 pub(crate) mod keyring;
 pub(crate) mod keys;
 pub(crate) mod links;

@@ -225,3 +225,17 @@ fn the_session_is_described_and_other_names_of_commands_are_known() {
     tty.say("/exit");
     assert!(tty.end().success());
 }
+
+#[test]
+fn init_proposes_checks_that_fit_the_project() {
+    let llm = answers();
+    let home = Home::with(&llm);
+    home.ok(&["-p", "/init"]);
+    assert!(!llm.last().user().contains("[checks]"), "nothing that could be checked");
+    home.write("Cargo.toml", "[package]\n");
+    home.ok(&["-p", "/init"]);
+    let asked = llm.last().user();
+    assert!(asked.contains("[checks]\n\"*.rs\" = \"cargo check -q --message-format short\"\n"), "{asked}");
+    home.ok(&["-p", "/init", "--config", "checks={\"*.rs\"=\"true\"}"]);
+    assert!(!llm.last().user().contains("[checks]"), "there are some");
+}

@@ -590,3 +590,30 @@ fn checks_say_once_what_is_wrong_with_changed_files() {
     let out = home.ok(&["-p", "go", "--permission-mode", "accept-edits"]);
     assert!(out.stderr.contains("did not run to its end: a rule denies `grep"), "{}", out.stderr);
 }
+
+#[test]
+fn checks_add_little_to_the_requests_of_a_session() {
+    // Ten edits; the third and the sixth have an error, which the next one mends.
+    let session = |checks: &str| {
+        let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+            done @ 0..10 => {
+                let text = if done == 2 || done == 5 { "bad line\n" } else { "good line\n" };
+                let file =
+                    json!({"file_path": "a.txt", "content": format!("{}{text}", "kept\n".repeat(done))});
+                Answer::new().call(&format!("w{done}"), "Write", file)
+            }
+            _ => Answer::say("It is done."),
+        });
+        let home = Home::new();
+        settings(&home, &llm, &format!("[sandbox]\nmissing = \"allow\"\n{NO_RETRY}{checks}"));
+        home.ok(&["-p", "go", "--permission-mode", "accept-edits"]);
+        let asked = llm.asked();
+        assert_eq!(asked.len(), 11);
+        asked.iter().map(|chat| chat.body.to_string().len()).sum::<usize>()
+    };
+    let without = session("");
+    let with = session("[checks]\n\"*.txt\" = \"grep -Hn bad \\\"$@\\\"\"\n");
+    println!("{without} bytes without checks, {with} with: {} more", with - without);
+    // Each of the two messages is sent with every later request: 13 times in all.
+    assert!((100..13 * 250).contains(&(with - without)), "{without} without, {with} with");
+}

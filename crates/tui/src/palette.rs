@@ -185,7 +185,12 @@ pub const COMMANDS: &[SlashCommand] = &[
         .aliases(&[alias("settings", "")]),
     page("hooks", "", "list the hooks in force", HostPage::Hooks),
     page("feedback", "", "show what to attach to a report", HostPage::Feedback),
-    command("init", "", "let the model write AGENTS.md from this project", SlashAction::Init),
+    command(
+        "init",
+        "",
+        "let the model write AGENTS.md from this project, and propose checks",
+        SlashAction::Init,
+    ),
     command("vim", "", "switch vi keys on or off", SlashAction::Vim),
     command("copy", "", "copy the last answer", SlashAction::Copy),
     command("rewind", "", "rewind conversation, files or both", SlashAction::Thread(ThreadAction::Rewind))

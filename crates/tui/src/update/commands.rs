@@ -24,11 +24,6 @@ use aye_core::contract::record::ThreadSummary;
 /// The message sent to continue after a stop.
 const GO_ON: &str = "Continue.";
 
-/// What `/init` says.
-const INIT: &str = "Write an AGENTS.md for this project: how to build, test and run it, how it is laid out, and the \
-                    conventions that a newcomer would get wrong. Read the manifests, the documentation and the code \
-                    first; say only what you saw. At most 60 lines. If there is one, improve it and keep what is true.";
-
 impl App {
     /// Opens the list of conversations before the first conversation is open; closing the list starts a new
     /// one.
@@ -225,7 +220,7 @@ impl App {
     fn run_command(&mut self, action: SlashAction, words: &str, cmds: &mut Vec<Cmd>) {
         let given = Some(words).filter(|words| !words.is_empty()).map(str::to_owned);
         match (action, given) {
-            (SlashAction::Init, _) => self.submit(UserInput::text(INIT), false, cmds),
+            (SlashAction::Init, _) => self.submit(UserInput::text("/init"), false, cmds),
             (SlashAction::Help, _) => self.open_help(),
             (SlashAction::New, _) => self.open(None, cmds),
             (SlashAction::Resume, Some(id)) => self.open(Some(ThreadId::from(id)), cmds),
@@ -259,6 +254,11 @@ impl App {
                 None => {
                     self.show_hint(format!(
                         "unknown mode {words}; expected ask, accept-edits, auto, plan or yolo"
+                    ));
+                }
+            },
+            (SlashAction::Copy, _) => self.copy_last(cmds),
+            (SlashAction::Vim, _) => self.toggle_vim(),
             (SlashAction::Goal, Some(condition)) => {
                 self.submit(UserInput::text(format!("/goal {condition}")), false, cmds);
             }
@@ -266,11 +266,6 @@ impl App {
                 let thread = self.conversation.id().cloned();
                 cmds.push(Cmd::Program(ProgramCmd::Page(thread, HostPage::Goal, String::new())));
             }
-                    ));
-                }
-            },
-            (SlashAction::Copy, _) => self.copy_last(cmds),
-            (SlashAction::Vim, _) => self.toggle_vim(),
             (SlashAction::Continue, _) if self.can_continue() => self.continue_run(cmds),
             (SlashAction::Continue, _) => self.show_hint("no limit stopped this conversation"),
             (SlashAction::Export, _) => self.export(words, cmds),
