@@ -84,7 +84,7 @@ async fn list(worktrees: &Worktrees, json: bool, foundation: &Foundation) -> Res
     }
     put(&columns(rows.iter().map(|(worktree, state, conversations)| {
         let changes = match state {
-            Ok(state) => changes(state),
+            Ok(state) => state.to_string(),
             Err(error) => error.to_string(),
         };
         let conversations = counted(*conversations, "conversation");
@@ -98,25 +98,12 @@ async fn list(worktrees: &Worktrees, json: bool, foundation: &Foundation) -> Res
     })))
 }
 
-/// Says what a worktree has of its own.
-fn changes(state: &WorktreeChanges) -> String {
-    match (state.commits, state.uncommitted) {
-        (0, 0) => "nothing of its own".to_owned(),
-        (commits, 0) => counted(commits, "commit"),
-        (0, files) => format!("{} not committed", counted(files, "file")),
-        (commits, files) => {
-            format!("{}, {} not committed", counted(commits, "commit"), counted(files, "file"))
-        }
-    }
-}
-
 async fn merge(worktrees: &Worktrees, name: &str, yes: bool) -> Result<u8, Failure> {
     let worktree = worktrees.named(name)?;
     let state = worktrees.state(&worktree).await.map_err(Failure::failed)?;
     if state.uncommitted > 0 {
         return Err(Failure::failed(format!(
-            "worktree {name} has {}; commit first, for example with: aye -w {name} \"commit your changes\"",
-            changes(&state)
+            "worktree {name} has {state}; commit first, for example with: aye -w {name} \"commit your changes\""
         )));
     }
     if state.commits == 0 {
@@ -124,9 +111,7 @@ async fn merge(worktrees: &Worktrees, name: &str, yes: bool) -> Result<u8, Failu
         return Ok(0);
     }
     put(&visible(&worktrees.diff(&worktree).await.map_err(Failure::failed)?))?;
-    if !yes
-        && !ask(&format!("\nMerge {} ({}) into this checkout? [y/N] ", worktree.branch(), changes(&state)))?
-    {
+    if !yes && !ask(&format!("\nMerge {} ({state}) into this checkout? [y/N] ", worktree.branch()))? {
         put("nothing changed\n")?;
         return Ok(1);
     }
@@ -140,8 +125,8 @@ async fn remove(worktrees: &Worktrees, name: &str, force: bool) -> Result<u8, Fa
     // What git cannot say may be anything.
     let state = worktrees.state(&worktree).await;
     let loses = match &state {
-        Ok(state) if state.commits == 0 && state.uncommitted == 0 => None,
-        Ok(state) => Some(changes(state)),
+        Ok(state) if state.is_empty() => None,
+        Ok(state) => Some(state.to_string()),
         Err(error) => Some(format!("what git cannot say ({error})")),
     };
     let is_agreed = force || loses.is_some();

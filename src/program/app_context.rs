@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 
 use crate::a2a::{A2aBackend, EndpointError};
 use crate::cli::start::{StartFlags, StartKind};
@@ -33,6 +34,7 @@ use crate::plugins::skills::{
 use crate::plugins::stop::{EndCheck, StopConditionSpec, StopPlugin};
 use crate::program::agents::Agents;
 use crate::program::budget::PriceList;
+use crate::program::checkout::checkout_of;
 use crate::program::checks::{CHECKS_PLUGIN, ChecksPlugin};
 use crate::program::context::policy_of;
 use crate::program::environment::{Audience, ENVIRONMENT_PLUGIN, EnvironmentPlugin, RunConditions};
@@ -49,8 +51,9 @@ use crate::program::parts::{AGENT, entry_of, mode_of, output_dir, permissions_of
 use crate::program::programs::ProjectPrograms;
 use crate::program::telemetry::Telemetry;
 use crate::program::webhook::Webhooks;
+use crate::program::worktree_agents::{WorktreeAgents, WorktreeProgram};
 use crate::program::{agents, context, deferred, grants, models, prompt, put_stderr, reminders, sections};
-use crate::runtime::{AgentRuntime, AgentRuntimeBuilder};
+use crate::runtime::{AgentRuntime, AgentRuntimeBuilder, Workplaces};
 use crate::snapshots::FolderSnapshots;
 use crate::tools::{self, ToolEnv};
 
@@ -172,6 +175,7 @@ impl AppContext {
             // Without a user at the terminal, surfaces and forms are not offered.
             draws: cli.kind == StartKind::Chat,
             goal: cli.until.as_deref(),
+            workplaces: worktree_agents(&foundation, cli, &store, &permission),
             audience: audience(cli, &foundation),
             is_unattended: matches!(cli.kind, StartKind::Print | StartKind::Work),
             // A worker has its queue, and what exists in memory only ends with its process.
@@ -377,6 +381,8 @@ struct Parts<'a> {
     draws: bool,
     /// The command until whose success runs work.
     goal: Option<&'a str>,
+    /// Where subagents work that have a folder of their own.
+    workplaces: Option<Arc<dyn Workplaces>>,
     /// Whether nobody is there to tell the model to continue.
     is_unattended: bool,
     /// Whether somebody answers questions.
@@ -405,6 +411,7 @@ fn runtime(
         snapshots,
         draws,
         goal,
+        workplaces,
         is_unattended,
         audience,
         waits,
@@ -462,6 +469,9 @@ fn runtime(
         .with_agent_backend(agents::A2A, Arc::new(remote_agents(foundation)))
         .with_model(selection.full_name(), entry_of(selection))
         .with_provider(selection.full_name(), models::executor(selection, foundation));
+    if let Some(workplaces) = workplaces {
+        builder = builder.with_workplaces(workplaces);
+    }
     if let Some(snapshots) = snapshots {
         builder = builder.with_snapshots(Arc::new(snapshots.clone()));
     }
@@ -507,6 +517,7 @@ fn runtime(
         audience,
         sandbox: sandbox_words(foundation),
         root: foundation.workspace.root.clone(),
+        is_worktree: is_worktree(foundation),
     };
     let own_commands = OwnCommands {
         runner: Arc::new(HookCommands { programs: programs.clone() }),
@@ -565,6 +576,53 @@ fn runtime(
         .build_unchecked()
         .map(|runtime| (runtime, programs))
         .map_err(Failure::usage)
+}
+
+/// Whether aye made the folder as a worktree.
+fn is_worktree(foundation: &Foundation) -> bool {
+    checkout_of(&foundation.workspace.root, &foundation.paths.worktrees_dir()).is_some()
+}
+
+impl WorktreeProgram for AppContext {
+    fn runtime(&self) -> &AgentRuntime {
+        &self.runtime
+    }
+
+    fn permission(&self) -> &Permissions {
+        &self.permission
+    }
+
+    fn ready(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.mcp.ready_quietly())
+    }
+
+    fn end(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.mcp.manager.close().await;
+            self.notifier.finish().await;
+        })
+    }
+}
+
+fn assemble_worktree(
+    store: SharedStore,
+    foundation: Foundation,
+    cli: StartFlags,
+) -> BoxFuture<'static, Result<Arc<dyn WorktreeProgram>, Failure>> {
+    Box::pin(async move {
+        Ok(Arc::new(AppContext::build_on(store, foundation, &cli).await?) as Arc<dyn WorktreeProgram>)
+    })
+}
+
+/// The worktrees of subagents; in a worktree they work where their caller does.
+fn worktree_agents(
+    foundation: &Foundation,
+    cli: &StartFlags,
+    store: &SharedStore,
+    permission: &Permissions,
+) -> Option<Arc<dyn Workplaces>> {
+    (!is_worktree(foundation))
+        .then(|| Arc::new(WorktreeAgents::new(foundation, cli, store, permission, assemble_worktree)) as _)
 }
 
 /// Says how the sandbox of commands differs from one without network.

@@ -34,6 +34,10 @@ const ASKS: &str = "AskUser";
 /// The tool for models that are used to change files by patches.
 const PATCHES: &str = "apply_patch";
 
+/// What the model knows of a worktree that aye made.
+const WORKTREE: &str =
+    " This folder is a git worktree for this task alone: commit your work, so that the user can merge it.";
+
 /// Whether somebody answers the questions of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
@@ -54,6 +58,8 @@ pub(crate) struct RunConditions {
     pub(crate) sandbox: String,
     /// The root of the project.
     pub(crate) root: PathBuf,
+    /// Whether aye made this folder for one task.
+    pub(crate) is_worktree: bool,
 }
 
 impl RunConditions {
@@ -182,7 +188,8 @@ impl PhaseHook for EnvironmentPlugin {
                 Some(false) => "; no unstaged changes",
                 None => "",
             };
-            add("git", &format!("Git branch: {branch}{changes}."))?;
+            let own = if self.here.is_worktree { WORKTREE } else { "" };
+            add("git", &format!("Git branch: {branch}{changes}.{own}"))?;
         }
         if self.here.audience == Audience::Nobody {
             command.schedule_action::<ExcludeTools>(ExcludedTools {

@@ -23,6 +23,7 @@ use crate::contract::workspace::Workspace;
 use crate::failure::{AppError, Failure};
 use crate::pattern::escape_glob;
 use crate::plugins::permission::{Layer, RuleSet, ToolPermissionBehavior, shipped_rules};
+use crate::program::checkout::checkout_of;
 use crate::program::keyring::Keyring;
 use crate::program::links::may_follow;
 use crate::program::prompt::GivenPrompt;
@@ -238,10 +239,30 @@ impl Foundation {
                 }
             }
         }
+        for file in self.rules_of_checkout() {
+            match RuleSet::load(&file, Layer::Project) {
+                Ok(set) => {
+                    for behavior in [ToolPermissionBehavior::Ask, ToolPermissionBehavior::Deny] {
+                        rules.join(set.only(behavior));
+                    }
+                }
+                Err(error) => rules.refuse(error.to_string()),
+            }
+        }
         let run = RuleSet::from_flags(&cli.global.allowed_patterns(), &cli.global.disallowed_patterns())
             .map_err(|e| Failure::usage(format!("--allowed-tools/--disallowed-tools: {e}")))?;
         rules.join(run);
         Ok(rules)
+    }
+
+    /// In a worktree that aye made, the files of rules of its checkout: what they ask about or deny holds here, also if it is
+    /// not committed. What they allow does not, because nobody trusted it for this folder.
+    fn rules_of_checkout(&self) -> Vec<PathBuf> {
+        let Workspace { root, cwd, .. } = &self.workspace;
+        let Some(checkout) = checkout_of(root, &self.paths.worktrees_dir()) else { return Vec::new() };
+        let below = cwd.strip_prefix(root).unwrap_or(Path::new(""));
+        let levels = below.ancestors().map(|level| checkout.join(level).join(".aye/permissions.yaml"));
+        levels.filter(|file| file.symlink_metadata().is_ok()).collect()
     }
 
     /// The project's part of the name of a file or folder that each project has its own of.

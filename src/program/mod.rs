@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod app_context;
 pub(crate) mod budget;
+pub(crate) mod checkout;
 pub(crate) mod checks;
 pub(crate) mod context;
 pub(crate) mod deferred;
@@ -16,8 +17,8 @@ pub(crate) mod git_index;
 pub(crate) mod goal;
 pub(crate) mod grants;
 pub(crate) mod hooks;
-pub(crate) mod installer;
 pub(crate) mod init;
+pub(crate) mod installer;
 pub(crate) mod keyring;
 pub(crate) mod keys;
 pub(crate) mod links;
@@ -40,6 +41,7 @@ pub(crate) mod sections;
 pub(crate) mod snapshots;
 pub(crate) mod telemetry;
 pub(crate) mod webhook;
+pub(crate) mod worktree_agents;
 pub(crate) mod worktrees;
 
 use std::io::{BufRead as _, Write as _};

@@ -6,6 +6,7 @@ use crate::config::ModelSelection;
 use crate::contract::clock::SystemClock;
 use crate::contract::spec::ModelEntry;
 use crate::plugins::permission::{Mode, Permissions, RuleSet};
+use crate::program::checkout::readable_dependencies;
 use crate::program::foundation::Foundation;
 use crate::tools::{self, ToolEnv};
 
@@ -94,7 +95,8 @@ fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
     let project = foundation.project_id();
     tools::SandboxFolders {
         unix_sockets: settings.sockets.iter().map(path).collect(),
-        readable: all(&settings.readable),
+        readable: [all(&settings.readable), readable_dependencies(root, &foundation.paths.worktrees_dir())]
+            .concat(),
         writable: all(&settings.writable),
         tmp: foundation.paths.cache_dir.join("tmp"),
         caches: foundation.paths.cache_dir.join("packages").join(&project),

@@ -2,14 +2,18 @@
 //!
 //! They are beside the data folder, not in it: commands in a worktree may change it, and nothing of aye's own files.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::cli::start::StartFlags;
-use crate::config::{Env, TrustAssessment, TrustStore, create_private_dir};
+use crate::config::{Env, SandboxMissing, TrustAssessment, TrustStore, create_private_dir};
 use crate::contract::display::visible_line;
+use crate::contract::mode::Mode;
 use crate::failure::Failure;
+use crate::program::checkout::{DEPENDENCIES, is_real_dir, link_entries, unlink_dependencies};
 use crate::program::foundation::Foundation;
 use crate::program::git::{GitError, HarmlessGit};
+use crate::program::parts::mode_of;
 use crate::program::put_stderr;
 
 /// The longest name.
@@ -33,6 +37,26 @@ pub(crate) struct WorktreeChanges {
     pub(crate) commits: usize,
 }
 
+impl WorktreeChanges {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.uncommitted == 0 && self.commits == 0
+    }
+}
+
+impl fmt::Display for WorktreeChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+        match (self.commits, self.uncommitted) {
+            (0, 0) => f.write_str("nothing of its own"),
+            (commits, 0) => f.write_str(&count(commits, "commit")),
+            (0, files) => write!(f, "{} not committed", count(files, "file")),
+            (commits, files) => {
+                write!(f, "{}, {} not committed", count(commits, "commit"), count(files, "file"))
+            }
+        }
+    }
+}
+
 impl Worktree {
     pub(crate) fn branch(&self) -> String {
         format!("aye/{}", self.name)
@@ -45,10 +69,11 @@ pub(crate) async fn load(cli: &StartFlags, env: Env) -> Result<(Foundation, Star
     let foundation = Foundation::load(cli, env)?;
     let Some(name) = &cli.worktree else { return Ok((foundation, cli.clone())) };
     let worktrees = Worktrees::of(&foundation).await?;
-    let worktree = worktrees.enter(name).await?;
-    let below = foundation.workspace.cwd.strip_prefix(&worktrees.root).unwrap_or(Path::new(""));
-    let cwd =
-        Some(worktree.path.join(below)).filter(|cwd| cwd.is_dir()).unwrap_or_else(|| worktree.path.clone());
+    let (worktree, notice) = worktrees.enter(name).await?;
+    if let Some(notice) = notice {
+        put_stderr(&notice);
+    }
+    let cwd = worktrees.cwd_in(&worktree, &foundation);
     let mut cli = cli.clone();
     (cli.global.cd, cli.worktree) = (None, None);
     trust_copy(&foundation, &worktree.path, cli.global.trust)?;
@@ -58,7 +83,7 @@ pub(crate) async fn load(cli: &StartFlags, env: Env) -> Result<(Foundation, Star
 
 /// Trusts in a worktree what is trusted in the checkout that it was made from: the same files with the same content, and
 /// that commands may commit. What was accepted for one start is not remembered.
-fn trust_copy(from: &Foundation, worktree: &Path, is_once: bool) -> Result<(), Failure> {
+pub(crate) fn trust_copy(from: &Foundation, worktree: &Path, is_once: bool) -> Result<(), Failure> {
     let wrong =
         |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", worktree.display()));
     let mut assessment = TrustAssessment::of(worktree, worktree).map_err(wrong)?;
@@ -86,6 +111,8 @@ pub(crate) struct Worktrees {
     /// The root of the project's own checkout.
     pub(crate) root: PathBuf,
     folder: PathBuf,
+    /// Whether every command that runs without a question is kept from what is linked.
+    links: bool,
 }
 
 impl Worktrees {
@@ -113,7 +140,23 @@ impl Worktrees {
         let name =
             root.file_name().and_then(|name| name.to_str()).filter(|name| is_name(name)).unwrap_or("project");
         let folder = own.join(format!("{name}-{}", &foundation.project_id()[..8]));
-        Ok(Self { git, root, folder })
+        let sandbox = &foundation.loaded.settings.sandbox;
+        let links = sandbox.enabled && sandbox.missing != SandboxMissing::Allow;
+        Ok(Self { git, root, folder, links }.for_mode(mode_of(foundation)))
+    }
+
+    /// The same for commands that run in this mode.
+    pub(crate) fn for_mode(self, mode: Mode) -> Self {
+        Self { links: self.links && mode != Mode::Yolo, ..self }
+    }
+
+    /// The folder of a worktree that is the working directory of the checkout, or the nearest one that exists.
+    pub(crate) fn cwd_in(&self, worktree: &Worktree, checkout: &Foundation) -> PathBuf {
+        let below = checkout.workspace.cwd.strip_prefix(&self.root).unwrap_or(Path::new(""));
+        let real = worktree.path.join(below).canonicalize().ok();
+        let root = worktree.path.canonicalize().unwrap_or_else(|_| worktree.path.clone());
+        // A commit may have a link in the place of the folder.
+        real.filter(|cwd| cwd.is_dir() && cwd.starts_with(&root)).unwrap_or(root)
     }
 
     /// Returns those that exist, by name.
@@ -138,8 +181,8 @@ impl Worktrees {
         })
     }
 
-    /// Returns the worktree of that name, or of the next free number; makes it if there is none.
-    async fn enter(&self, name: &str) -> Result<Worktree, Failure> {
+    /// Returns the worktree of that name, or of the next free number; makes it if there is none, which the text says.
+    pub(crate) async fn enter(&self, name: &str) -> Result<(Worktree, Option<String>), Failure> {
         let all = self.all();
         if !name.is_empty() && !is_name(name) {
             return Err(Failure::usage(format!(
@@ -154,13 +197,15 @@ impl Worktrees {
             _ => name.to_owned(),
         };
         let worktree = Worktree { path: self.folder.join(&name), name };
-        if is_free(&worktree.name) {
-            self.make(&worktree).await?;
+        let is_new = is_free(&worktree.name);
+        let notice = if is_new { Some(self.make(&worktree).await?) } else { None };
+        if !self.links {
+            unlink_dependencies(&self.root, &worktree.path);
         }
-        Ok(worktree)
+        Ok((worktree, notice))
     }
 
-    async fn make(&self, worktree: &Worktree) -> Result<(), Failure> {
+    async fn make(&self, worktree: &Worktree) -> Result<String, Failure> {
         create_private_dir(&self.folder).map_err(Failure::failed)?;
         let (branch, path) = (worktree.branch(), worktree.path.to_string_lossy().into_owned());
         let full = format!("refs/heads/{branch}");
@@ -175,14 +220,33 @@ impl Worktrees {
             vec!["worktree", "add", "--quiet", "-b", &branch, &path, "HEAD"]
         };
         self.git.change(&words).await.map_err(Failure::failed)?;
+        if self.links {
+            self.link_dependencies(worktree).await;
+        }
         let left = self.uncommitted(&self.root).await.map_err(Failure::failed)?;
         let stay = match left {
             0 => String::new(),
             1 => "; 1 changed file that is not committed stays where it is".to_owned(),
             n => format!("; {n} changed files that are not committed stay where they are"),
         };
-        put_stderr(&format!("worktree {} on branch {branch}{stay}", worktree.name));
-        Ok(())
+        Ok(format!("worktree {} on branch {branch}{stay}", worktree.name))
+    }
+
+    /// Gives a worktree the dependencies that the checkout has and git ignores: folders of links to what is in them. The
+    /// sandbox lets commands read there, and write only here. A folder that cannot be linked is left out.
+    async fn link_dependencies(&self, worktree: &Worktree) {
+        let git = self.git.in_folder(&worktree.path);
+        for name in DEPENDENCIES {
+            let (from, to) = (self.root.join(name), worktree.path.join(name));
+            if !is_real_dir(&from) || std::fs::create_dir(&to).is_err() {
+                continue;
+            }
+            let asked = git.ask(&["check-ignore", "--quiet", "--", &format!("{name}/")], b"", 4096).await;
+            if !asked.is_ok_and(|answer| answer.is_ok) || link_entries(&from, &to).is_err() {
+                // Only links are in it.
+                let _ = std::fs::remove_dir_all(&to);
+            }
+        }
     }
 
     async fn uncommitted(&self, root: &Path) -> Result<usize, GitError> {

@@ -2,13 +2,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use super::background::Commands;
 use super::catalog::Catalog;
 use super::delegate::AgentBackend;
 use super::remote::DiscoveryError;
 use super::resolve::resolve;
-use super::tasks::Tasks;
 use super::windows::Windows;
+use super::workplace::Workplaces;
 use super::{AgentRuntime, GrantLoader, LeftoverHandler, RuntimeCore, lease};
 use aye_core::contract::clock::Clock;
 use aye_core::contract::executor::LlmExecutor;
@@ -80,6 +79,7 @@ pub struct AgentRuntimeBuilder {
     phases: Option<PhaseRuntime>,
     profiles: Option<Arc<dyn ProfileStore>>,
     snapshots: Option<Arc<dyn Snapshots>>,
+    workplaces: Option<Arc<dyn Workplaces>>,
 }
 
 impl AgentRuntimeBuilder {
@@ -139,6 +139,13 @@ impl AgentRuntimeBuilder {
     #[must_use]
     pub fn with_snapshots(mut self, snapshots: Arc<dyn Snapshots>) -> Self {
         self.snapshots = Some(snapshots);
+        self
+    }
+
+    /// Sets the folders of children that work in one of their own.
+    #[must_use]
+    pub fn with_workplaces(mut self, workplaces: Arc<dyn Workplaces>) -> Self {
+        self.workplaces = Some(workplaces);
         self
     }
 
@@ -377,7 +384,7 @@ impl AgentRuntimeBuilder {
             profiles,
             are_profiles_stored,
             owner: announced.owner.clone(),
-            announced,
+            announced: Arc::new(announced),
             presence,
             cwd: self.cwd.unwrap_or_default(),
             keys: self.keys,
@@ -391,9 +398,10 @@ impl AgentRuntimeBuilder {
             phases: self.phases,
             snapshots: self.snapshots,
             windows: Windows::default(),
-            tasks: Tasks::default(),
-            commands: Commands::default(),
-            remotes: super::remote::RemoteWatches::default(),
+            tasks: Arc::default(),
+            commands: Arc::default(),
+            remotes: Arc::default(),
+            workplaces: self.workplaces,
         }))
     }
 }

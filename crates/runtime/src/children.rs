@@ -409,21 +409,22 @@ impl AgentRuntime {
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<AgentRunResult, RuntimeError>> {
         Box::pin(async move {
-            let child = self.make_child(child).await?;
+            let runtime = self.of_child(&child).await?;
+            let child = runtime.make_child(child).await?;
             let thread = child.thread_id.clone();
             loop {
-                let slot = self.enter(&thread, &*sink).await;
+                let slot = runtime.enter(&thread, &*sink).await;
                 // From here on the slot receives a cancel itself.
                 if stop.is_cancelled() {
                     return Err(RuntimeError::NothingToResume { thread_id: thread });
                 }
-                match self.acquire(&thread).await {
+                match runtime.acquire(&thread).await {
                     Ok(lease_guard) => {
                         let result =
-                            Box::pin(self.serve_fenced(&child, slot, &lease_guard.lease, sink, unknown))
+                            Box::pin(runtime.serve_fenced(&child, slot, &lease_guard.lease, sink, unknown))
                                 .await;
-                        self.release(lease_guard).await;
-                        return result;
+                        runtime.release(lease_guard).await;
+                        return self.after_child(&child, result).await;
                     }
                     // A process that lost the parent, and does not know it yet.
                     Err(RuntimeError::ThreadAlreadyRunning { .. }) => {

@@ -60,6 +60,7 @@ mod titles;
 mod user_edit;
 mod window;
 mod windows;
+mod workplace;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -111,6 +112,7 @@ pub use session::OwnerWatch;
 pub use user_edit::{change_words, shown_payload};
 pub use window::{Artifact, Artifacts};
 pub use windows::SettledSummaries;
+pub use workplace::Workplaces;
 
 use active_drivers::{ActiveDrivers, Slot};
 use driver::{Driver, LoadedRun};
@@ -138,7 +140,7 @@ pub(crate) struct RuntimeCore {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: Owner,
     /// Shows to others that the owner is alive: as long as a driver may write.
-    pub(crate) announced: Announced,
+    pub(crate) announced: Arc<Announced>,
     pub(crate) presence: Arc<dyn Presence>,
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
@@ -160,9 +162,11 @@ pub(crate) struct RuntimeCore {
     are_profiles_stored: bool,
     /// Keeps the files before a step changes them.
     pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
-    tasks: tasks::Tasks,
-    commands: background::Commands,
-    remotes: remote::RemoteWatches,
+    tasks: Arc<tasks::Tasks>,
+    commands: Arc<background::Commands>,
+    remotes: Arc<remote::RemoteWatches>,
+    /// Where children work that have a folder of their own.
+    workplaces: Option<Arc<dyn Workplaces>>,
 }
 
 impl RuntimeCore {
@@ -270,7 +274,7 @@ impl AgentRuntime {
             store,
             clock: Arc::clone(&shared.clock),
             owner: announced.owner.clone(),
-            announced,
+            announced: Arc::new(announced),
             presence,
             cwd: shared.cwd.clone(),
             keys: shared.keys.clone(),
@@ -286,9 +290,10 @@ impl AgentRuntime {
             profiles,
             are_profiles_stored: shared.are_profiles_stored,
             snapshots: shared.snapshots.clone(),
-            tasks: tasks::Tasks::default(),
-            commands: background::Commands::default(),
-            remotes: remote::RemoteWatches::default(),
+            tasks: Arc::default(),
+            commands: Arc::default(),
+            remotes: Arc::default(),
+            workplaces: shared.workplaces.clone(),
         }))
     }
 

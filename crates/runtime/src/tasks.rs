@@ -85,10 +85,17 @@ impl AgentRuntime {
         let gone = || RuntimeError::NothingToResume { thread_id: thread.clone() };
         let child = self.inner.shared.store.child(thread).await?.filter(|child| child.background);
         let child = child.ok_or_else(gone)?;
-        let slot = self.enter(thread, &*sink).await;
-        let lease_guard = self.take(thread, &*sink).await?;
-        let result = Box::pin(self.serve_fenced(&child, slot, &lease_guard.lease, sink, unknown)).await;
-        self.release(lease_guard).await;
+        let result = match self.of_child(&child).await {
+            Ok(runtime) => {
+                let slot = runtime.enter(thread, &*sink).await;
+                let lease_guard = runtime.take(thread, &*sink).await?;
+                let served = runtime.serve_fenced(&child, slot, &lease_guard.lease, sink, unknown);
+                let result = Box::pin(served).await;
+                runtime.release(lease_guard).await;
+                self.after_child(&child, result).await
+            }
+            Err(error) => Err(error),
+        };
         let text = match &result {
             Ok(result) if result.termination == TerminationReason::Suspended => return Ok(result.clone()),
             Ok(result) => Ok(result),

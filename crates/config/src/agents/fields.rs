@@ -17,7 +17,7 @@ const MAX_NAME: usize = 48;
 const BUILT_IN: &str = "aye";
 
 /// The fields, as they are spelled in files of aye; `-` is as good as `_`.
-const FIELDS: [&str; 22] = [
+const FIELDS: [&str; 24] = [
     "name",
     "id",
     "description",
@@ -39,6 +39,8 @@ const FIELDS: [&str; 22] = [
     "sections",
     "permission",
     "hitl",
+    "worktree",
+    "isolation",
     "color",
 ];
 
@@ -125,6 +127,7 @@ impl AgentReader<'_> {
             "id" => "name",
             "tools" => "allowed_tools",
             "disallowed_tools" => "excluded_tools",
+            "isolation" => "worktree",
             other => other,
         };
         if self.seen.contains(&field) {
@@ -168,6 +171,13 @@ impl AgentReader<'_> {
                 };
             }
             "hitl" => self.hitl = self.typed(key, value),
+            "worktree" => {
+                // Other programs write `isolation: worktree`.
+                let is_named = value.as_str() == Some("worktree");
+                if let Some(worktree) = if is_named { Some(true) } else { self.typed(key, value) } {
+                    self.spec.worktree = worktree;
+                }
+            }
             "tool_execution" => {
                 if let Some(mode) = self.typed(key, value) {
                     self.spec.tool_execution = mode;
@@ -207,8 +217,10 @@ impl AgentReader<'_> {
                 self.wrong(key, format!("unknown field `{key_shown}`; did you mean `{near}`?"));
             }
             (AgentDialect::Own, None) => {
-                let known: Vec<&str> =
-                    FIELDS.into_iter().filter(|known| !matches!(*known, "id" | "tools" | "color")).collect();
+                let known: Vec<&str> = FIELDS
+                    .into_iter()
+                    .filter(|known| !matches!(*known, "id" | "tools" | "isolation" | "color"))
+                    .collect();
                 self.wrong(key, format!("unknown field `{key_shown}`; expected one of {}", known.join(", ")));
             }
             (AgentDialect::Shared, _) => {

@@ -148,6 +148,9 @@ pub struct AgentSpec {
     /// Agents it may delegate to.
     #[serde(default)]
     pub delegates: Vec<String>,
+    /// Whether a run that serves a call of another agent works in a git worktree of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub worktree: bool,
     /// The order in which the calls of a step run.
     #[serde(default)]
     pub tool_execution: ToolExecutionMode,
@@ -184,6 +187,7 @@ impl AgentSpec {
             excluded_tools: None,
             endpoint: None,
             delegates: Vec::new(),
+            worktree: false,
             tool_execution: ToolExecutionMode::default(),
             sections: HashMap::new(),
             registry: None,

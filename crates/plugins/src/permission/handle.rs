@@ -51,6 +51,8 @@ struct Now {
     enforcement: Option<Enforcement>,
     /// The most that a mode may allow, and the file that says so.
     most: Option<(Mode, String)>,
+    /// Those of the checkout, in a worktree that works for it.
+    checkout: Option<Permissions>,
 }
 
 /// Returns whether a grant is no longer valid, according to its own row.
@@ -121,7 +123,12 @@ impl Permissions {
 
     /// Returns the current mode.
     pub fn mode(&self) -> Mode {
-        self.read(|now| now.mode)
+        self.read(|now| now.checkout.as_ref().map_or(now.mode, Permissions::mode))
+    }
+
+    /// Makes the mode of a checkout hold in this worktree of it, whenever it changes, and the grants for its project.
+    pub fn work_for(&self, checkout: Permissions) {
+        self.write(|now| now.checkout = Some(checkout));
     }
 
     /// Changes the mode; the next call is judged by it.
@@ -230,10 +237,17 @@ impl Permissions {
 
     /// Returns whether a scope covers a run of this workspace.
     pub(super) fn reaches(&self, scope: &GrantScope, thread: &ThreadId, run: &RunId) -> bool {
+        self.read(|now| self.covers(now, scope, thread, run))
+    }
+
+    fn covers(&self, now: &Now, scope: &GrantScope, thread: &ThreadId, run: &RunId) -> bool {
         match scope {
             GrantScope::Run(id) => id == run,
             GrantScope::Thread(id) => id == thread,
-            GrantScope::Project(root) => *root == self.shared.workspace.root,
+            GrantScope::Project(root) => {
+                *root == self.shared.workspace.root
+                    || now.checkout.as_ref().is_some_and(|main| *root == main.shared.workspace.root)
+            }
             GrantScope::Everywhere => true,
         }
     }
@@ -271,7 +285,7 @@ impl Permissions {
             let mut rules = RuleSet::clone(&now.rules);
             for grant in &now.grants {
                 let is_over = is_over(grant, now_ms);
-                let reaches = self.reaches(&grant.scope, thread, run);
+                let reaches = self.covers(now, &grant.scope, thread, run);
                 let holds = !is_over && reaches && !spent.contains(&grant.id);
                 if holds && rules.grant_of(grant).is_err() {
                     // An older version wrote what this one cannot read: it grants nothing.
@@ -288,7 +302,7 @@ impl Permissions {
         self.read(|now| {
             let (mut opened, mut is_of_asked) = (SandboxOpening::default(), false);
             for grant in &now.grants {
-                let reaches = self.reaches(&grant.scope, &run.thread_id, &run.run_id);
+                let reaches = self.covers(now, &grant.scope, &run.thread_id, &run.run_id);
                 let holds = reaches && !is_over(grant, now_ms);
                 let Some(opening) = SandboxGrant::of(&grant.pattern).filter(|_| holds) else { continue };
                 opening.add_to(&mut opened);

@@ -2,12 +2,15 @@
 
 use super::plugin::{World, grant, world, yes};
 use crate::permission::*;
+use aye_core::contract::clock::SystemClock;
 use aye_core::contract::judgement::{Judgement, Risk, Ruling};
 use aye_core::contract::record::{GrantRecord, GrantScope};
+use aye_core::contract::workspace::Workspace;
 use aye_core::phase::ToolCallInfo;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
 
 impl World {
     async fn judged(&self, info: ToolCallInfo) -> Judgement {
@@ -186,4 +189,23 @@ proptest! {
             VerdictKind::Ask(_) | VerdictKind::Error => {}
         }
     }
+}
+
+#[test]
+fn a_worktree_has_the_mode_and_the_grants_of_its_checkout() {
+    let at = |root: &str| {
+        let root = std::path::PathBuf::from(root);
+        let workspace = Workspace { cwd: root.clone(), root, home: "/home".into() };
+        Permissions::new(workspace, Arc::new(SystemClock), RuleSet::new(), Mode::Yolo)
+    };
+    let (checkout, worktree) = (at("/main"), at("/trees/w"));
+    let reaches = |permissions: &Permissions| {
+        permissions.reaches(&GrantScope::Project("/main".into()), &"t".into(), &"r".into())
+    };
+    assert!(!reaches(&worktree));
+    worktree.work_for(checkout.clone());
+    assert!(reaches(&worktree));
+    checkout.set_mode(Mode::Plan).expect("the mode is allowed");
+    assert_eq!(worktree.mode(), Mode::Plan, "from the next call on");
+    assert!(!checkout.reaches(&GrantScope::Project("/trees/w".into()), &"t".into(), &"r".into()));
 }
