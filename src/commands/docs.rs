@@ -39,6 +39,7 @@ pub const PAGES: &[(&str, &str)] = &[
     ("write-a-skill", include_str!("../../docs/write-a-skill.md")),
     ("agents", include_str!("../../docs/agents.md")),
     ("mcp", include_str!("../../docs/mcp.md")),
+    ("web-search", include_str!("../../docs/web-search.md")),
     ("hooks", include_str!("../../docs/hooks.md")),
     ("headless", include_str!("../../docs/headless.md")),
     ("ci", include_str!("../../docs/ci.md")),

@@ -47,7 +47,7 @@ use crate::program::links::may_follow;
 use crate::program::mcp::{MCP_PLUGIN, Mcp, McpLinks, McpPlugin};
 use crate::program::notify::Notifier;
 use crate::program::own_commands::OwnCommands;
-use crate::program::parts::{AGENT, entry_of, mode_of, output_dir, permissions_of, tool_env};
+use crate::program::parts::{AGENT, entry_of, mode_of, output_dir, permissions_of, tool_env, web_search};
 use crate::program::programs::ProjectPrograms;
 use crate::program::telemetry::Telemetry;
 use crate::program::webhook::Webhooks;
@@ -195,6 +195,9 @@ impl AppContext {
         let mut warnings = std::mem::take(&mut foundation.warnings);
         warnings.extend(unclaimed);
         warnings.extend(webhook_problems);
+        warnings.extend(
+            web_search(&foundation).err().map(|why| format!("[web] search: {why}; there is no WebSearch")),
+        );
         warnings.extend(selection.rerouted.clone());
         warnings.extend(agents.written.issues.iter().map(ToString::to_string));
         // Under a budget, a model without a known price ends its run.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::ModelSelection;
+use crate::config::{ModelSelection, fill_variables};
 use crate::contract::clock::SystemClock;
 use crate::contract::spec::ModelEntry;
 use crate::plugins::permission::{Mode, Permissions, RuleSet};
@@ -33,6 +33,21 @@ pub(crate) fn entry_of(selection: &ModelSelection) -> ModelEntry {
     ModelEntry { provider: selection.full_name(), model_name: selection.model.clone() }
 }
 
+/// Reads who searches the web.
+///
+/// # Errors
+/// What is wrong in the settings: then nobody does.
+pub(crate) fn web_search(foundation: &Foundation) -> Result<Option<tools::WebSearchProvider>, String> {
+    let settings = &foundation.loaded.settings.web;
+    let Some(search) = &settings.search else { return Ok(None) };
+    let filled = |(name, value): (&String, &String)| {
+        let value = fill_variables(value, &foundation.env).map_err(|error| error.to_string())?;
+        Ok((name.clone(), value))
+    };
+    let headers: Vec<_> = settings.search_headers.iter().map(filled).collect::<Result<_, String>>()?;
+    tools::WebSearchProvider::parse(search, &headers).map(Some)
+}
+
 pub(crate) fn tool_env(foundation: &Foundation) -> ToolEnv {
     let settings = &foundation.loaded.settings;
     let secret_variables =
@@ -47,6 +62,7 @@ pub(crate) fn tool_env(foundation: &Foundation) -> ToolEnv {
     env.named_variables.clone_from(&settings.sandbox.env);
     env.editor = Arc::clone(&foundation.editor);
     env.patches = settings.apply_patch;
+    env.web_search = web_search(foundation).ok().flatten();
     // The launcher is found inside of other namespaces, where /proc/self is another process.
     if settings.sandbox.enabled
         && let Ok(own) = std::env::current_exe()

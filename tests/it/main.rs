@@ -53,6 +53,7 @@ mod rendering;
 mod rewind;
 mod sandbox;
 mod screen;
+mod search;
 mod serve;
 mod spelling;
 mod stale;

@@ -71,6 +71,8 @@ table! {
         pub questions: Terms as Converted<QuestionSettings, Terms>,
         /// Webhooks by name.
         pub webhooks: BTreeMap<String, WebhookSettings>,
+        /// Searching the web.
+        pub web: WebSettings,
         /// An agent of your own, with the fields of an agent's file.
         #[project(Set)]
         pub agents: BTreeMap<String, Json>,
@@ -283,6 +285,16 @@ table! {
 impl From<QuestionSettings> for Terms {
     fn from(QuestionSettings { expires_in, notify }: QuestionSettings) -> Self {
         Self { expires_in, notify }
+    }
+}
+
+table! {
+    /// `[web]`.
+    pub struct WebSettings {
+        /// Who searches the web: a URL with {query} in it, or an MCP tool such as `mcp__brave__search`.
+        pub search: Option<String>,
+        /// Headers of the requests of a search; `${NAME}` inserts an environment variable.
+        pub search_headers: BTreeMap<String, String> = {},
     }
 }
 

@@ -42,6 +42,7 @@ mod walk;
 mod web_fetch;
 mod web_net;
 mod web_page;
+mod web_search;
 mod words;
 mod write;
 
@@ -73,6 +74,7 @@ pub use sandbox::{
 };
 use seen_files::FileLedger;
 pub use web_net::{UrlRefused, public_client};
+pub use web_search::{SearchUrl, WebSearchProvider};
 
 /// Creates the builder of an HTTP client: roots, proxies, names. The protection against private addresses is
 /// added here.
@@ -102,6 +104,8 @@ pub struct ToolEnv {
     pub http: Option<HttpFactory>,
     /// Hosts that WebFetch may reach although they are not public: `localhost:8080`, `127.0.0.1`.
     pub web_allow_hosts: Vec<String>,
+    /// Who searches the web; without a provider there is no WebSearch.
+    pub web_search: Option<WebSearchProvider>,
     /// The rules about files, for those that a call finds without naming them. `None`: there are no rules.
     pub policies: Option<Arc<dyn PathPolicies>>,
     /// The files that these rules are about, by identity: they are bound by them under any name.
@@ -131,6 +135,7 @@ impl ToolEnv {
             named_variables: Vec::new(),
             http: None,
             web_allow_hosts: Vec::new(),
+            web_search: None,
             policies: None,
             known: Arc::default(),
             sandbox: None,
@@ -189,6 +194,8 @@ impl ToolEnv {
 /// All built-in tools, in the order in which the model reads them.
 pub fn builtin(env: ToolEnv) -> Vec<Arc<dyn Tool>> {
     let env = Arc::new(env);
+    let search =
+        env.web_search.clone().map(|provider| Arc::new(web_search::WebSearch(provider)) as Arc<dyn Tool>);
     let patches: Option<Arc<dyn Tool>> = env.patches.then(|| Arc::new(apply_patch::ApplyPatch) as _);
     let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(read::Read { env: env.clone() }),
@@ -205,6 +212,7 @@ pub fn builtin(env: ToolEnv) -> Vec<Arc<dyn Tool>> {
         Arc::new(ask_user::AskUser),
         Arc::new(todo::TodoWrite),
     ];
+    tools.extend(search);
     tools.extend(patches);
     tools
 }

@@ -5,15 +5,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reqwest::header::{CONTENT_TYPE, LOCATION};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Client, Response, Url};
 use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::{CallArgs, invalid};
 use super::text::binary_kind;
-use super::web_net::{AllowedHosts, guarded, plain_builder};
+use super::web_net::{AllowedHosts, UrlRefused, guarded, plain_builder};
 use super::web_page;
+use super::web_search::{SearchUrl, WebSearchProvider};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
@@ -46,7 +47,10 @@ fn is_same_server(from: &Url, to: &Url) -> bool {
 pub(super) struct WebFetch {
     env: Arc<ToolEnv>,
     allowed: AllowedHosts,
+    /// The search of the settings: its host may be of this machine, and its requests carry a key.
+    search: Option<SearchUrl>,
     client: OnceLock<Client>,
+    search_client: OnceLock<Client>,
 }
 
 fn parse(args: &Value) -> Result<Url, ToolError> {
@@ -66,29 +70,48 @@ fn failed(message: impl Into<String>) -> ToolError {
 impl WebFetch {
     pub(super) fn new(env: Arc<ToolEnv>) -> Self {
         let allowed = AllowedHosts(env.web_allow_hosts.clone().into());
-        Self { env, allowed, client: OnceLock::new() }
+        let search = match &env.web_search {
+            Some(WebSearchProvider::Url(search)) => Some(search.clone()),
+            Some(WebSearchProvider::Tool(_)) | None => None,
+        };
+        Self { env, allowed, search, client: OnceLock::new(), search_client: OnceLock::new() }
     }
 
-    /// Made with the first call, because it costs milliseconds and most threads fetch nothing.
-    fn client(&self) -> Result<&Client, ToolError> {
-        if let Some(client) = self.client.get() {
+    /// Returns the client for a URL. It is made with the first call, because it costs milliseconds and most threads fetch
+    /// nothing. That of a search reaches the host of the settings, wherever that is; no other URL is fetched by it.
+    fn client(&self, url: &Url) -> Result<&Client, ToolError> {
+        let search = self.search.as_ref().filter(|search| search.headers_for(url).is_some());
+        let place = if search.is_some() { &self.search_client } else { &self.client };
+        if let Some(client) = place.get() {
             return Ok(client);
         }
         let builder = self.env.http.as_ref().map_or_else(plain_builder, |factory| factory());
-        let client = guarded(builder, &self.allowed).build().map_err(|error| {
+        let own = search.map(|search| search.host().to_owned());
+        let reached = AllowedHosts(self.allowed.0.iter().cloned().chain(own).collect());
+        let client = guarded(builder, &reached).build().map_err(|error| {
             ToolError::Internal(format!("no HTTP client: {}", aye_http::root_cause(&error)))
         })?;
-        Ok(self.client.get_or_init(|| client))
+        Ok(place.get_or_init(|| client))
+    }
+
+    /// The headers of a search; `None` if the URL is none.
+    fn search_headers(&self, url: &Url) -> Option<&HeaderMap> {
+        self.search.as_ref()?.headers_for(url)
+    }
+
+    fn check(&self, url: &Url) -> Result<(), UrlRefused> {
+        if self.search_headers(url).is_some() { Ok(()) } else { self.allowed.check(url) }
     }
 
     async fn get(&self, url: Url) -> Result<Fetched, ToolError> {
-        let client = self.client()?;
         let mut url = url;
         for _ in 0..=MAX_REDIRECTS {
-            self.allowed.check(&url).map_err(|refused| failed(refused.to_string()))?;
+            let client = self.client(&url)?;
+            self.check(&url).map_err(|refused| failed(refused.to_string()))?;
             let response = client
                 .get(url.clone())
                 .header("accept", "text/markdown, text/html, text/plain, application/json;q=0.9, */*;q=0.5")
+                .headers(self.search_headers(&url).cloned().unwrap_or_default())
                 .send()
                 .await
                 .map_err(|error| failed(format!("cannot fetch {url}: {}", aye_http::root_cause(&error))))?;
@@ -232,7 +255,7 @@ impl Tool for WebFetch {
 
     fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
         let url = parse(args)?;
-        self.allowed.check(&url).map_err(|refused| invalid(refused.to_string()))
+        self.check(&url).map_err(|refused| invalid(refused.to_string()))
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
