@@ -27,6 +27,7 @@ use aye_core::contract::inference::{ModelUsage, StopReason, StreamResult};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::{Message, REFUSED_THOUGHTS, ToolCall};
 use aye_core::contract::prefix::PromptPart;
+use aye_core::contract::sent_request::SENT_REQUEST;
 use aye_core::contract::spec::ModelEntry;
 use aye_core::run::Fact;
 use aye_core::state::Phase;
@@ -72,7 +73,13 @@ impl Driver {
                 .is_none_or(|p| p.enable_prompt_cache),
         };
         let ctx = self.context(Phase::BeforeInference);
-        self.agent.env.transform_request(request, &ctx).map_err(|e| e.to_string())
+        let request = self.agent.env.transform_request(request, &ctx).map_err(|e| e.to_string())?;
+        // A remote agent gets the last message only.
+        self.inference.sent = self.remote.is_none().then(|| {
+            let at = self.history.len() as u64;
+            self.packing.digests.sent(&request, at)
+        });
+        Ok(request)
     }
 
     /// What the agent and the plugins want to be said beside the conversation. What happened is taken out of the shape: it
@@ -176,6 +183,9 @@ impl Driver {
                 if had_thoughts_refused {
                     about[REFUSED_THOUGHTS] = true.into();
                 }
+                if let Some(sent) = self.inference.sent.take() {
+                    about[SENT_REQUEST] = json!(sent);
+                }
                 message.metadata = Some(about);
                 self.step.answered(&result.tool_calls);
                 if !result.content.is_empty() || !result.tool_calls.is_empty() {
@@ -275,7 +285,11 @@ impl Driver {
         }
         let mut message = Message::assistant(text);
         message.id = self.step.message_id.clone();
-        message.metadata = Some(json!({"interrupted": true}));
+        let mut about = json!({"interrupted": true});
+        if let Some(sent) = self.inference.sent.take() {
+            about[SENT_REQUEST] = json!(sent);
+        }
+        message.metadata = Some(about);
         self.append_message(message);
     }
 

@@ -42,6 +42,7 @@ mod questions;
 mod ready;
 mod recover;
 mod remote;
+mod replay;
 mod report;
 mod request;
 mod resolve;
@@ -101,6 +102,7 @@ pub use frontend::FrontendTool;
 pub use git::head_of;
 pub use recover::{LeftoverProcess, UnknownPolicy};
 pub use remote::{CODE_ANSWERED_REMOTELY, DiscoveryError, REMOTE_MODEL, RemoteConversation};
+pub use replay::{Replay, ReplayedRequest, RequestMatch, RequestPart, messages_without_thoughts};
 pub use report::{ContextReport, RequestParts};
 pub use request::{
     AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload, stop_reason_of,

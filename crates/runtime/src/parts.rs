@@ -16,6 +16,7 @@ use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::Message;
 use aye_core::contract::prefix::PrefixRecord;
 use aye_core::contract::record::{JobClaim, OutcomeRecord, SuspensionRecord, SuspensionStatus};
+use aye_core::contract::sent_request::SentRequest;
 use aye_core::contract::tool::ToolDescriptor;
 use aye_core::phase::InferenceShape;
 use aye_core::run::Fact;
@@ -150,6 +151,8 @@ pub(super) struct InferenceState {
     pub(super) last_response: Option<StreamResult>,
     /// The reason why the last answer ends the run on its own.
     pub(super) ended_early: Option<TerminationReason>,
+    /// What the answer to the current request keeps of it.
+    pub(super) sent: Option<SentRequest>,
 }
 
 /// Rows that the next checkpoint writes.

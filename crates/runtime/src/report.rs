@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::compact::place;
+use super::replay;
 use super::stored_thread::StoredThread;
 use super::window::{marks_of, place_of, rest_hint};
 use super::windows::{WindowMemory, answer_of, load, room};
 use super::{AgentRuntime, RuntimeError};
-use aye_core::context::{self, Fit, FitLimits, History, Sizes, estimate};
-use aye_core::contract::content::ContentBlock;
+use aye_core::context::{self, FitLimits, History, Sizes, estimate};
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::message::{Message, Role, Visibility};
+use aye_core::contract::message::{Message, Role};
 use aye_core::contract::prefix::PromptPart;
 use aye_core::contract::summary::SummaryRecord;
 use aye_core::contract::tool::ToolDescriptor;
@@ -75,38 +75,16 @@ impl AgentRuntime {
             };
             pinned.extend(message.map(|message| (at, message)));
         }
-        let fit = Fit {
-            marks: marks_of(&prefix),
-            pinned: pinned.iter().map(|(at, _)| *at).collect(),
-            left_out: place_of(prefix.left_out),
-            tokens: 0,
-            is_over: false,
-        };
-        let summary = held.summary.as_ref().map(SummaryRecord::for_model);
+        let marks = marks_of(&prefix);
         let mut previews = HashMap::new();
-        for at in fit.pinned.iter().copied().chain(fit.marks.cut..fit.marks.previewed) {
+        for at in pinned.iter().map(|(at, _)| *at).chain(marks.cut..marks.previewed) {
             let Some(message) = history.get(at).filter(|_| sizes.has_preview(at)) else { continue };
             let rest = rest_hint(shared.artifacts.as_ref(), thread, message).await;
             previews.insert(at, Arc::new(context::preview(message, &rest)));
         }
         let preview = |at: usize| previews.get(&at).cloned();
-        let messages = context::assemble(&history, &sizes, &fit, summary.as_deref(), &pinned, preview);
-        // Thoughts of another start are not sent.
-        let from = place_of(prefix.thoughts_from);
-        let old = (history.base()..from).filter_map(|at| history.get(at));
-        let old: Vec<_> =
-            old.chain(pinned.iter().filter(|(at, _)| *at < from).map(|(_, message)| message)).collect();
-        let sent =
-            messages.iter().filter(|message| message.visibility != Visibility::Person).map(|message| {
-                let is_old = old.iter().any(|old| old.id == message.id);
-                if !is_old || !message.content.iter().any(ContentBlock::is_bound) {
-                    return Arc::clone(message);
-                }
-                let mut message = Message::clone(message);
-                message.content.retain(|block| !block.is_bound());
-                Arc::new(message)
-            });
-        let messages = sent.collect();
+        let start = (&prefix, held.summary.as_ref());
+        let messages = replay::messages_since(start, &history, &sizes, &pinned, preview);
         Ok(Some(RequestParts { system: prefix.system, tools: prefix.tools, messages }))
     }
 

@@ -24,6 +24,7 @@ use aye_core::contract::ids::{CallId, MessageId, ThreadId};
 use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::message::{Message, Role, Visibility};
 use aye_core::contract::prefix::{PrefixRecord, PromptChanges, PromptChangesKey, PromptPart};
+use aye_core::contract::sent_request::RequestDigests;
 use aye_core::contract::summary::SummaryRecord;
 use aye_core::contract::tool::ToolDescriptor;
 use aye_core::state::MutationBatch;
@@ -95,6 +96,8 @@ pub(super) struct Packing {
     is_without_thoughts: bool,
     /// The number of images that the last request left out.
     images_left_out: usize,
+    /// What makes the digests of the requests.
+    pub(super) digests: RequestDigests,
     /// The estimated size of the current request.
     estimated: usize,
     /// A request was refused as too long, and this is the other try.

@@ -2,10 +2,11 @@
 
 use rusqlite::Connection;
 
-use super::rows::{body, decode, encode, first, int};
+use super::rows::{all, body, body_or_null, decode, encode, first, int};
 use super::{SqlFailure, Store, StoreError};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::prefix::PrefixRecord;
+use aye_core::contract::summary::RequestStart;
 
 impl Store {
     /// The start of a thread's requests that was frozen last.
@@ -16,6 +17,27 @@ impl Store {
         let id = thread.clone();
         self.read(move |conn| newest(conn, &id)).await
     }
+
+    /// All starts of a thread's requests, each with the summary in it, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when one is unreadable.
+    pub async fn request_starts(&self, thread: &ThreadId) -> Result<Vec<RequestStart>, StoreError> {
+        let id = thread.clone();
+        self.read(move |conn| starts(conn, &id)).await
+    }
+}
+
+fn starts(conn: &Connection, id: &ThreadId) -> Result<Vec<RequestStart>, SqlFailure> {
+    let sql = "SELECT prefix.body, summary.body FROM prefix \
+               LEFT JOIN summary ON summary.thread_id = prefix.thread_id \
+               AND summary.upto_seq = prefix.body ->> '$.summary_upto' \
+               WHERE prefix.thread_id = ?1 ORDER BY prefix.seq";
+    all(conn, sql, (id.as_str(),), |row| {
+        let summary = body_or_null(row, 1)?;
+        let summary = summary.map(|text| decode(id, "a summary of it", text)).transpose()?;
+        Ok(RequestStart { prefix: decode(id, "the start of its requests", body(row, 0)?)?, summary })
+    })
 }
 
 fn newest(conn: &Connection, id: &ThreadId) -> Result<Option<PrefixRecord>, SqlFailure> {

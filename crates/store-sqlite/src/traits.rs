@@ -33,7 +33,7 @@ use aye_core::contract::storage::{
     LeaseStore, MailboxStore, Portion, QueueStore, RunStore, Slice, StorageError, StoreChange, StoreError,
     SuspensionFilter, ThreadRunStore, ThreadStore, ThreadTail,
 };
-use aye_core::contract::summary::SummaryRecord;
+use aye_core::contract::summary::{RequestStart, SummaryRecord};
 use aye_core::contract::suspension::Actor;
 
 #[async_trait]
@@ -96,6 +96,7 @@ forward! {
         add_summary as add_summary(summary: SummaryRecord) -> Done<bool>;
         summary as summary(thread: &ThreadId, beyond: u64) -> Done<Option<SummaryRecord>>;
         prefix as prefix(thread: &ThreadId) -> Done<Option<PrefixRecord>>;
+        request_starts as request_starts(thread: &ThreadId) -> Done<Vec<RequestStart>>;
         put_image as put_image(image: &ImageRef, bytes: Vec<u8>, now_ms: u64) -> Done<()>;
         image as image(hash: &str) -> Done<Option<Vec<u8>>>;
         message_count as message_count(id: &ThreadId) -> Done<u64>;

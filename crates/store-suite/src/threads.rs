@@ -167,6 +167,10 @@ pub async fn the_start_of_requests_that_was_frozen_last_counts(store: &dyn Threa
         store.checkpoint(checkpoint(&fence, &run)).await.unwrap();
         assert_eq!(store.prefix(&"t1".into()).await.unwrap().unwrap().system, [part(text)]);
     }
+    let starts = store.request_starts(&"t1".into()).await.unwrap();
+    let texts: Vec<_> = starts.iter().map(|start| start.prefix.system[0].text.as_str()).collect();
+    assert_eq!(texts, ["one again", "seven"]);
+    assert!(starts.iter().all(|start| start.summary.is_none()));
 }
 
 pub async fn images_are_stored_apart_from_their_messages(store: &dyn ThreadRunStore) {

@@ -50,6 +50,7 @@ pub mod record;
 pub mod renderer;
 pub mod schedule;
 pub mod schema;
+pub mod sent_request;
 pub mod server;
 pub mod snapshot;
 pub mod span;

@@ -7,6 +7,7 @@ use super::amount::counted;
 pub use super::amount::short_number;
 use super::ids::{MessageId, ThreadId};
 use super::inference::TokenUsage;
+use super::prefix::PrefixRecord;
 
 /// The activity type of [`CompactedHistory`].
 pub const COMPACTED_ACTIVITY_TYPE: &str = "conversation-compacted";
@@ -40,6 +41,14 @@ pub struct SummaryRecord {
     /// The user's messages that it replaces, word for word, oldest first; those that are too much are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<String>,
+}
+
+/// A start of requests with the summary in it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequestStart {
+    pub prefix: PrefixRecord,
+    /// `None` if there is none in it, or it is lost.
+    pub summary: Option<SummaryRecord>,
 }
 
 impl SummaryRecord {

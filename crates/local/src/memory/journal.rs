@@ -45,7 +45,9 @@ impl Rows {
             self.thread_mut(&run.thread_id)?.state.clone_from(state);
         }
         if let Some(prefix) = prefix {
-            self.thread_mut(&run.thread_id)?.prefix = Some(Arc::new(prefix.clone()));
+            let known = &mut self.thread_mut(&run.thread_id)?.prefixes;
+            known.retain(|known| known.at_seq != prefix.at_seq);
+            known.push(Arc::new(prefix.clone()));
         }
         for call in judged {
             self.record_judged(run, call)?;

@@ -53,7 +53,8 @@ pub(super) struct Conversation {
     pub(super) messages: Vec<Arc<StoredMessage>>,
     pub(super) state: BTreeMap<String, Value>,
     pub(super) summaries: Vec<Arc<SummaryRecord>>,
-    pub(super) prefix: Option<Arc<PrefixRecord>>,
+    /// The starts of its requests, oldest first.
+    pub(super) prefixes: Vec<Arc<PrefixRecord>>,
 }
 
 #[derive(Clone, Debug)]

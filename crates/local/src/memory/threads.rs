@@ -28,7 +28,7 @@ use aye_core::contract::record::{
 use aye_core::contract::storage::{
     AcquireError, ChangeKind, LeaseStore, Portion, Slice, StoreError, ThreadStore, ThreadTail,
 };
-use aye_core::contract::summary::SummaryRecord;
+use aye_core::contract::summary::{RequestStart, SummaryRecord};
 use aye_core::contract::suspension::Actor;
 
 impl Rows {
@@ -40,9 +40,9 @@ impl Rows {
             return Ok(());
         }
         check_given("thread", thread.id.as_str())?;
-        let (messages, state, summaries, prefix) = Default::default();
+        let (messages, state, summaries, prefixes) = Default::default();
         let (id, named_by) = (thread.id.clone(), NamedBy::FirstLine);
-        let conversation = Conversation { record: thread, named_by, messages, state, summaries, prefix };
+        let conversation = Conversation { record: thread, named_by, messages, state, summaries, prefixes };
         self.threads.insert(id, Arc::new(conversation));
         Ok(())
     }
@@ -273,7 +273,25 @@ impl ThreadStore for InMemoryStore {
     }
 
     async fn prefix(&self, thread: &ThreadId) -> Result<Option<PrefixRecord>, StoreError> {
-        self.read(|rows| rows.threads.get(thread)?.prefix.as_deref().cloned())
+        self.read(|rows| rows.threads.get(thread)?.prefixes.last().map(|prefix| PrefixRecord::clone(prefix)))
+    }
+
+    async fn request_starts(&self, thread: &ThreadId) -> Result<Vec<RequestStart>, StoreError> {
+        self.read(|rows| {
+            let Some(known) = rows.threads.get(thread) else { return Vec::new() };
+            let summary = |upto: u64| {
+                known
+                    .summaries
+                    .iter()
+                    .find(|summary| summary.upto_seq == upto)
+                    .map(|s| SummaryRecord::clone(s))
+            };
+            let start = |prefix: &Arc<PrefixRecord>| RequestStart {
+                summary: summary(prefix.summary_upto),
+                prefix: PrefixRecord::clone(prefix),
+            };
+            known.prefixes.iter().map(start).collect()
+        })
     }
 
     async fn put_image(&self, image: &ImageRef, bytes: Vec<u8>, _now_ms: u64) -> Result<(), StoreError> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::*;
+use crate::{Replay, RequestMatch, RequestPart};
 use aye_core::context::{CompactionConfig, CompactionConfigKey};
 use aye_core::contract::context_message::{ContextMessage, ContextTarget};
 use aye_core::contract::inference::InferenceOverride;
@@ -21,6 +22,14 @@ fn seen(message: &Message) -> SeenMessage {
     SeenMessage(message.role, content, calls, message.tool_call_id.clone())
 }
 
+/// A request as text: all that a provider gets of it.
+fn bytes(request: &InferenceRequest) -> String {
+    let message = |m: &Arc<Message>| json!([m.role, m.content, m.tool_calls, m.tool_call_id]);
+    let messages: Vec<_> = request.messages.iter().map(message).collect();
+    let InferenceRequest { model, system, tools, overrides, enable_prompt_cache, .. } = request;
+    json!([model, system, tools, overrides, enable_prompt_cache, messages]).to_string()
+}
+
 #[derive(Clone, Debug)]
 struct Asked {
     system: Vec<ContentBlock>,
@@ -35,11 +44,13 @@ struct Strict {
     answers: Mutex<VecDeque<Result<StreamResult, InferenceExecutionError>>>,
     asked: Mutex<Vec<Asked>>,
     refused: Mutex<Vec<String>>,
+    sent: Mutex<Vec<InferenceRequest>>,
 }
 
 #[async_trait]
 impl LlmExecutor for Strict {
     async fn execute(&self, request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
+        self.sent.lock().unwrap().push(request.clone());
         let mut asked = self.asked.lock().unwrap();
         let messages: Vec<SeenMessage> = request.messages.iter().map(|message| seen(message)).collect();
         let mut thoughts = 0;
@@ -216,6 +227,21 @@ impl World {
         }
     }
 
+    /// Checks that the rows of the conversation give each request again as it was sent, and returns how many.
+    async fn replay(&self) -> usize {
+        let sent = self.model.sent.lock().unwrap().clone();
+        let mut sent = sent.iter();
+        let mut replay = Replay::read(Arc::new(self.house.store.clone()), &"t".into(), None).await.unwrap();
+        let mut count = 0;
+        while let Some(step) = replay.next().await {
+            assert_eq!(step.compared, RequestMatch::Equal, "the request answered at {}", step.place);
+            let made = bytes(&step.request.unwrap());
+            assert!(sent.any(|sent| bytes(sent) == made), "no such request was sent: {made}");
+            count += 1;
+        }
+        count
+    }
+
     fn last(&self) -> Asked {
         self.model.asked.lock().unwrap().last().unwrap().clone()
     }
@@ -335,7 +361,42 @@ async fn each_request_begins_with_the_one_before_whatever_changes() {
         }
         // A summary may still be written in the background.
         runtime.settle(&"t".into()).await;
+        assert!(world.replay().await > 12);
     }
+}
+
+#[tokio::test]
+async fn a_changed_row_is_found_with_the_part_that_it_changes() {
+    let mut world = World::new(window(200_000, None));
+    send(&world.runtime(), "first").await;
+    world.prompt = "Be brief, please.".into();
+    send(&world.runtime(), "second").await;
+    assert_eq!(world.replay().await, 2);
+    let compared = async || {
+        let mut replay = Replay::read(Arc::new(world.house.store.clone()), &"t".into(), None).await.unwrap();
+        let mut all = Vec::new();
+        while let Some(step) = replay.next().await {
+            all.push(step.compared);
+        }
+        all
+    };
+    let differs = |part| RequestMatch::Differs(vec![part]);
+    let tamper = |sql: &'static str| world.house.store.tamper(sql);
+    tamper("UPDATE message SET body = replace(body, 'please', 'always')").await;
+    assert_eq!(compared().await, [RequestMatch::Equal, differs(RequestPart::Messages)]);
+    tamper("UPDATE message SET body = replace(body, 'always', 'please')").await;
+    tamper("UPDATE prefix SET body = replace(body, 'Be brief.', 'Be loud.')").await;
+    assert_eq!(compared().await, [differs(RequestPart::System), differs(RequestPart::System)]);
+    tamper(
+        "UPDATE prefix SET body = replace(replace(body, 'Be loud.', 'Be brief.'), '\"free\"', '\"paid\"')",
+    )
+    .await;
+    assert_eq!(compared().await, [differs(RequestPart::Tools), differs(RequestPart::Tools)]);
+    // What earlier versions wrote says so.
+    tamper("UPDATE message SET body = json_remove(body, '$.metadata.request')").await;
+    assert_eq!(compared().await, [RequestMatch::NotKept, RequestMatch::NotKept]);
+    tamper("DELETE FROM prefix").await;
+    assert_eq!(compared().await, [RequestMatch::NoStart, RequestMatch::NoStart]);
 }
 
 #[tokio::test]

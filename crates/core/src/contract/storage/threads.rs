@@ -11,7 +11,7 @@ use crate::contract::image::ImageRef;
 use crate::contract::message::Message;
 use crate::contract::prefix::PrefixRecord;
 use crate::contract::record::{NamedBy, StoredMessage, ThreadRecord, ThreadSummary};
-use crate::contract::summary::SummaryRecord;
+use crate::contract::summary::{RequestStart, SummaryRecord};
 
 /// Keeps conversations. Messages are only appended, by [`ThreadRunStore::checkpoint`](super::ThreadRunStore::checkpoint);
 /// their places count up from 1 without a gap.
@@ -61,6 +61,15 @@ pub trait ThreadStore: Send + Sync {
     async fn prefix(&self, thread: &ThreadId) -> Result<Option<PrefixRecord>, StoreError> {
         let _ = thread;
         Ok(None)
+    }
+
+    /// All starts of a thread's requests, oldest first. A store that keeps only the newest one lets only the requests since
+    /// then be replayed.
+    async fn request_starts(&self, thread: &ThreadId) -> Result<Vec<RequestStart>, StoreError> {
+        let Some(prefix) = self.prefix(thread).await? else { return Ok(Vec::new()) };
+        let summary =
+            self.summary(thread, 0).await?.filter(|summary| summary.upto_seq == prefix.summary_upto);
+        Ok(vec![RequestStart { prefix, summary }])
     }
 
     /// Keeps the bytes of an image.
