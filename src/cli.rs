@@ -30,6 +30,7 @@ pub use crate::commands::memory::{MemoryCommand, MemoryForm};
 pub use crate::commands::permissions::PermissionsCommand;
 pub use crate::commands::queue::{QueueAddArgs, QueueCommand, QueueListArgs, QueueOutboxArgs};
 pub use crate::commands::reminders::RemindersCommand;
+pub use crate::commands::replay::ReplayArgs;
 pub use crate::commands::serve::{ScopeArg, ServeArgs, ServeCommand, TokenCommand};
 pub use crate::commands::skills::SkillsCommand;
 pub use crate::commands::stats::{StatsArgs, StatsBy};
@@ -189,6 +190,12 @@ pub enum CliCommand {
     Reminders(RemindersCommand),
     /// Show or verify the audit: each call with its verdict, question, decision and outcome
     Audit(AuditArgs),
+    /// Make a conversation's requests again, and compare them with what was sent
+    ///
+    /// Offline: the requests come from the rows of the store, no tool runs, and nothing is stored. Also shows what today's
+    /// prompt, tools, rules and model would change. With --model, another model gets the same requests, and the record
+    /// answers its calls as long as they are those of the record.
+    Replay(ReplayArgs),
     /// Show answers, calls, tokens, cost and waiting by model, tool and day
     Stats(StatsArgs),
     /// List available models, and why the others are unavailable

@@ -140,5 +140,5 @@ fn applies(setting: &str, path: &str) -> bool {
     }
     (FOLDER.contains(&setting) && is_group(&["agents", "hooks", "mcp", "permissions", "reminders", "skills"]))
         || (CALLS.contains(&setting) && is_group(&["permissions"]))
-        || (setting == "model" && is_group(&["agents", "models"]))
+        || (setting == "model" && is_group(&["agents", "models", "replay"]))
 }

@@ -25,6 +25,7 @@ pub const PAGES: &[(&str, &str)] = &[
     ("keys", include_str!("../../docs/keys.md")),
     ("sessions", include_str!("../../docs/sessions.md")),
     ("worktrees", include_str!("../../docs/worktrees.md")),
+    ("replay", include_str!("../../docs/replay.md")),
     ("background", include_str!("../../docs/background.md")),
     ("terminals", include_str!("../../docs/terminals.md")),
     ("memory", include_str!("../../docs/memory.md")),

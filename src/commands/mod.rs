@@ -22,6 +22,7 @@ pub(crate) mod permissions;
 pub(crate) mod print;
 pub(crate) mod queue;
 pub(crate) mod reminders;
+pub(crate) mod replay;
 pub(crate) mod serve;
 pub(crate) mod since;
 pub(crate) mod skills;

@@ -1,6 +1,6 @@
 //! `aye permissions`.
 
-mod simulate;
+pub(crate) mod simulate;
 
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};

@@ -150,7 +150,8 @@ fn part(out: &mut String, sum: &mut usize, what: &str, text: &str) {
     let _ = writeln!(out, "\n── {what} · {} bytes\n{text}", text.len());
 }
 
-fn written_out(request: &RequestParts) -> TextPage {
+/// Writes a request out, part by part.
+pub(crate) fn written_out(request: &RequestParts) -> TextPage {
     let (mut text, mut sum) = (String::new(), 0);
     for system in &request.system {
         part(&mut text, &mut sum, &format!("system · {}", visible_line(&system.key)), &system.text);

@@ -50,6 +50,7 @@ mod programs;
 mod reminders;
 mod remote;
 mod rendering;
+mod replay;
 mod rewind;
 mod sandbox;
 mod screen;

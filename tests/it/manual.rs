@@ -245,7 +245,7 @@ fn prepared(page: &str) -> Home {
         }
         "skills" => home.write("DIR/SKILL.md", "---\nname: DIR\ndescription: d\n---\nText.\n"),
         "teams" => home.write(".aye/permissions.yaml", &printed("yaml")),
-        "sessions" => {
+        "sessions" | "replay" => {
             home.ok(&["-p", "hi"]);
         }
         "hooks" => {

@@ -47,7 +47,7 @@ async fn past(foundation: &Foundation, since: Option<u64>) -> Result<Past, Failu
 }
 
 /// A folder of the past as it is today.
-fn folder(cwd: &str) -> PastFolder {
+pub(crate) fn folder(cwd: &str) -> PastFolder {
     let cwd = PathBuf::from(cwd);
     let is_gone = !cwd.is_dir();
     let workspace = if is_gone { cwd.clone() } else { repository_root(&cwd) };
