@@ -22,6 +22,7 @@ pub use crate::commands::audit::AuditArgs;
 pub use crate::commands::config::ConfigCommand;
 pub use crate::commands::docs::{DocsArgs, PAGES as DOCS_PAGES};
 pub use crate::commands::doctor::DoctorArgs;
+pub use crate::commands::gate::{GateArgs, GateCommand};
 pub use crate::commands::grants::GrantsCommand;
 pub use crate::commands::hooks::HooksCommand;
 pub use crate::commands::import::ImportArgs;
@@ -176,6 +177,12 @@ pub enum CliCommand {
     /// List skills and check their files
     #[command(subcommand)]
     Skills(SkillsCommand),
+    /// Put rules, questions and the audit between any agent and an MCP server
+    ///
+    /// Another agent starts this in place of the server. What your rules allow goes through at once, what they deny does
+    /// not; all else becomes a question in the inbox, which you answer from anywhere. If the agent stops waiting before, the
+    /// answer is there when it makes the same call again; a call runs at most once for an answer.
+    Gate(GateArgs),
     /// List, add, remove, test and trust MCP servers
     #[command(subcommand)]
     Mcp(McpCommand),

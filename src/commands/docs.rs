@@ -54,6 +54,7 @@ pub const PAGES: &[(&str, &str)] = &[
     ("webhooks", include_str!("../../docs/webhooks.md")),
     ("web-front-ends", include_str!("../../docs/web-front-ends.md")),
     ("other-agents", include_str!("../../docs/other-agents.md")),
+    ("gate", include_str!("../../docs/gate.md")),
     ("teams", include_str!("../../docs/teams.md")),
     ("security", include_str!("../../SECURITY.md")),
     ("reference", include_str!("../../docs/reference.md")),

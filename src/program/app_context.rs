@@ -48,6 +48,7 @@ use crate::program::mcp::{MCP_PLUGIN, Mcp, McpLinks, McpPlugin};
 use crate::program::notify::Notifier;
 use crate::program::own_commands::OwnCommands;
 use crate::program::parts::{AGENT, entry_of, mode_of, output_dir, permissions_of, tool_env, web_search};
+use crate::program::permit::{GateKind, PermitTool};
 use crate::program::programs::ProjectPrograms;
 use crate::program::telemetry::Telemetry;
 use crate::program::webhook::Webhooks;
@@ -494,7 +495,9 @@ fn runtime(
         builder = builder.with_state_key(key);
     }
     let programs = ProjectPrograms::new(foundation, tool_env.clone());
+    let is_hook = foundation.gate == GateKind::Hook;
     for tool in tools::builtin(tool_env) {
+        let tool = if is_hook { PermitTool::like(&tool) } else { tool };
         builder = builder.with_tool(tool.descriptor().id, tool);
     }
     if let Some(plugin) = telemetry.plugin() {

@@ -26,6 +26,7 @@ use crate::plugins::permission::{Layer, RuleSet, ToolPermissionBehavior, shipped
 use crate::program::checkout::checkout_of;
 use crate::program::keyring::Keyring;
 use crate::program::links::may_follow;
+use crate::program::permit::GateKind;
 use crate::program::prompt::GivenPrompt;
 use crate::store::{OpenError, OpenErrorKind, Store};
 
@@ -69,6 +70,8 @@ pub(crate) struct Foundation {
     pub(crate) editor: EditorSlot,
     /// What the command line says to the agent.
     pub(crate) given_prompt: GivenPrompt,
+    /// What the program is a gate for.
+    pub(crate) gate: GateKind,
 }
 
 /// The repository of a linked worktree, which is outside of the folder: commands may change it if the user trusts that.
@@ -151,6 +154,7 @@ impl Foundation {
             client_servers: Vec::new(),
             plugins: Vec::new(),
             given_prompt: given_prompt(cli, &cwd)?,
+            gate: GateKind::None,
             editor: EditorSlot::default(),
         };
         foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));

@@ -34,6 +34,7 @@ use crate::contract::tool::SpawnContext;
 use crate::mcp::{KeepError, Manager, PinStore, Pinned, ServerLaunch, ServerProgram, Surroundings};
 use crate::plugins::permission::Permissions;
 use crate::program::foundation::Foundation;
+use crate::program::permit::GateKind;
 use crate::program::programs::ProjectPrograms;
 use crate::runtime::AgentRuntime;
 use crate::tools;
@@ -200,6 +201,8 @@ pub(crate) fn servers(foundation: &Foundation, with_project: bool) -> Servers {
         return Servers::default();
     }
     let workspace = &foundation.workspace;
+    // A gate has its own server and no other.
+    let with_project = with_project && foundation.gate == GateKind::None;
     let files = if with_project { server_files(&workspace.cwd, &workspace.root) } else { Vec::new() };
     let settings = &foundation.loaded.settings;
     let mut servers = load_servers(
@@ -211,6 +214,9 @@ pub(crate) fn servers(foundation: &Foundation, with_project: bool) -> Servers {
         &workspace.cwd,
         &foundation.env,
     );
+    if foundation.gate != GateKind::None {
+        return servers;
+    }
     add_plugin_servers(
         &mut servers,
         &foundation.plugins,

@@ -24,6 +24,7 @@ mod exec;
 mod families;
 mod flags;
 mod follow;
+mod gate;
 mod goals;
 mod granting;
 mod growth;

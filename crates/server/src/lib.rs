@@ -13,6 +13,7 @@ mod connections;
 mod embedded;
 mod error;
 mod follow;
+mod gate;
 mod guard;
 mod host;
 mod hub;
@@ -40,6 +41,7 @@ pub use config::{
 };
 pub use embedded::catalog_view;
 pub use error::ApiError;
+pub use gate::{GateHost, GatedTool, serve_gate};
 pub use guard::Names;
 pub use host::{AgentFolder, PushHost, ServerHost, ServerTexts, WaitingPush};
 pub use hub::Hub;

@@ -51,7 +51,7 @@ const NEWEST: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// Maximum calls that run or wait at once.
-const MAX_CALLS: usize = 256;
+pub(super) const MAX_CALLS: usize = 256;
 // Every other request is answered at once. So there is always a place to read what a waiting call needs: an answer of the
 // user, or its cancellation.
 const _: () = assert!(MAX_CALLS < MAX_REQUESTS);
@@ -127,7 +127,7 @@ pub async fn serve_stdio(hub: Arc<Hub>) -> Result<(), McpServeError> {
     }
 }
 
-fn failed(text: impl Into<String>) -> CallToolResult {
+pub(super) fn failed(text: impl Into<String>) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text)])
 }
 
@@ -286,7 +286,7 @@ impl AgentTools {
 
 /// Reports the progress of a call to a client that asked for it, and that the call goes on while nothing else is known
 /// of it. Ends when it is dropped.
-struct Progress {
+pub(super) struct Progress {
     to: Option<Arc<ProgressChannel>>,
     beat: Option<tokio::task::JoinHandle<()>>,
     last: std::sync::Mutex<Option<Instant>>,
@@ -309,7 +309,7 @@ impl ProgressChannel {
 }
 
 impl Progress {
-    fn start(context: &RequestContext<RoleServer>) -> Self {
+    pub(super) fn start(context: &RequestContext<RoleServer>) -> Self {
         let token = context.meta.get_progress_token();
         let to = token.map(|token| {
             let count = AtomicU64::new(0);
@@ -351,13 +351,24 @@ impl Drop for Progress {
 }
 
 /// Refuses a request of a revision without sessions.
-fn demand_session(context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+pub(super) fn demand_session(context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
     match context.meta.protocol_version() {
         Some(version) if version > NEWEST => {
             Err(ErrorData::unsupported_protocol_version(version, ProtocolVersion::known_up_to(&NEWEST)))
         }
         Some(_) | None => Ok(()),
     }
+}
+
+/// Refuses the revision 2026-07-28, which clients offer first. They fall back to a session after this error, and not
+/// after the one for an unsupported version.
+pub(super) fn no_discovery() -> ErrorData {
+    let supported = ProtocolVersion::known_up_to(&NEWEST);
+    ErrorData::new(
+        ErrorCode::METHOD_NOT_FOUND,
+        format!("server/discover: this server speaks {NEWEST} and older revisions; send initialize"),
+        Some(json!({ "supported": supported })),
+    )
 }
 
 impl ServerHandler for AgentTools {
@@ -368,15 +379,8 @@ impl ServerHandler for AgentTools {
         info
     }
 
-    /// Refuses the revision 2026-07-28, which clients offer first. They fall back to a session after this error, and not
-    /// after the one for an unsupported version.
     async fn discover(&self, _: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
-        let supported = ProtocolVersion::known_up_to(&NEWEST);
-        Err(ErrorData::new(
-            ErrorCode::METHOD_NOT_FOUND,
-            format!("server/discover: this server speaks {NEWEST} and older revisions; send initialize"),
-            Some(json!({ "supported": supported })),
-        ))
+        Err(no_discovery())
     }
 
     async fn list_tools(
