@@ -22,6 +22,7 @@ pub use crate::commands::audit::AuditArgs;
 pub use crate::commands::config::ConfigCommand;
 pub use crate::commands::docs::{DocsArgs, PAGES as DOCS_PAGES};
 pub use crate::commands::doctor::DoctorArgs;
+pub use crate::commands::eval::EvalArgs;
 pub use crate::commands::gate::{GateArgs, GateCommand};
 pub use crate::commands::grants::GrantsCommand;
 pub use crate::commands::hooks::HooksCommand;
@@ -197,6 +198,11 @@ pub enum CliCommand {
     Reminders(RemindersCommand),
     /// Show or verify the audit: each call with its verdict, question, decision and outcome
     Audit(AuditArgs),
+    /// Run cases that an agent should pass, and count how often it does
+    ///
+    /// Each run has a copy of the case's files and a store of its own, in mode `auto`; nobody answers its questions. The
+    /// commands of a case run as you: run only cases that you trust.
+    Eval(EvalArgs),
     /// Make a conversation's requests again, and compare them with what was sent
     ///
     /// Offline: the requests come from the rows of the store, no tool runs, and nothing is stored. Also shows what today's

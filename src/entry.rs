@@ -132,6 +132,7 @@ async fn run_command(command: CliCommand, cli: &StartFlags, env: Env) -> Result<
         CliCommand::Hooks(command) => commands::hooks::run(command, &mut foundation, cli).await,
         CliCommand::Reminders(command) => commands::reminders::run(command, &foundation),
         CliCommand::Audit(args) => commands::audit::run(args, &foundation).await,
+        CliCommand::Eval(args) => Box::pin(commands::eval::run(args, &foundation)).await,
         CliCommand::Gate(args) => Box::pin(commands::gate::run(args, foundation, cli)).await,
         CliCommand::Replay(args) => Box::pin(commands::replay::run(&args, foundation, cli)).await,
         CliCommand::Stats(args) => commands::stats::run(args, &foundation).await,

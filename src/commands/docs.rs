@@ -44,6 +44,7 @@ pub const PAGES: &[(&str, &str)] = &[
     ("hooks", include_str!("../../docs/hooks.md")),
     ("headless", include_str!("../../docs/headless.md")),
     ("ci", include_str!("../../docs/ci.md")),
+    ("evals", include_str!("../../docs/evals.md")),
     ("containers", include_str!("../../docs/containers.md")),
     ("goals", include_str!("../../docs/goals.md")),
     ("queue", include_str!("../../docs/queue.md")),

@@ -9,6 +9,7 @@ pub(crate) mod columns;
 pub(crate) mod config;
 pub(crate) mod docs;
 pub(crate) mod doctor;
+pub(crate) mod eval;
 pub(crate) mod gate;
 pub(crate) mod grants;
 pub(crate) mod hooks;

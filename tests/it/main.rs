@@ -20,6 +20,7 @@ mod crash;
 mod deferred;
 mod disk;
 mod docs;
+mod evals;
 mod exec;
 mod families;
 mod flags;

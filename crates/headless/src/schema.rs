@@ -94,7 +94,7 @@ impl AnswerSchema {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    fn check(&self, answer: &str) -> Result<Value, Vec<String>> {
+    pub fn check(&self, answer: &str) -> Result<Value, Vec<String>> {
         let value: Value = serde_json::from_str(without_fence(answer))
             .map_err(|error| vec![format!("the answer is not a single JSON value: {error}")])?;
         let errors: Vec<String> = self
