@@ -46,6 +46,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("config show", "aye config show --json"),
     ("deny", "aye deny perm_call_ff20 --reason \"use the staging server\""),
     ("doctor", "aye doctor --json"),
+    ("gate hook", "aye gate hook --wait 50s"),
     ("grants list", "aye grants list --json"),
     ("grants revoke", "aye grants revoke 0198c0de-7a31"),
     ("grants show", "aye grants show 0198c0de-7a31"),

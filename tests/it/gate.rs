@@ -171,7 +171,8 @@ fn an_answer_that_comes_late_is_there_when_the_agent_asks_again() {
     assert_eq!((count(&home, "tools.json", "tea"), home.open().len()), (1, 1), "no second question");
     // The program is killed between the question and its answer; another one asks the same.
     drop(client);
-    home.ok(&["approve", &of("milk")]);
+    let out = home.ok(&["approve", &of("milk"), "--resume"]);
+    assert!(out.stderr.contains("it counts when that agent makes the same call again"), "{}", out.stderr);
     assert_eq!(count(&home, "tools.json", "milk"), 0, "nothing calls the server meanwhile");
     let mut client = Client::start(&home, &gate);
     let id = client.call("milk");

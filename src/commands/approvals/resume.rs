@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::headless::{self, Job};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
+use crate::program::gate::GATE_AGENT;
 use crate::program::put_stderr;
 
 /// How long a process that received an answer may take to start acting on it.
@@ -54,6 +55,11 @@ impl Follow {
                     Some(pid) => format!("process {pid} resumes the run"),
                     None => "another process resumed the run".to_owned(),
                 });
+                continue;
+            }
+            let run = store.load_run(&suspension.run_id).await.map_err(Failure::failed)?;
+            if run.is_some_and(|run| run.agent_id == GATE_AGENT) {
+                put_stderr("the answer waits for the other agent: it counts when that agent makes the same call again");
                 continue;
             }
             let place = ResumePoint::of(store, suspension, thread, foundation).await?;
