@@ -15,7 +15,7 @@ use run::{EvalVariant, EvalWork};
 
 use crate::failure::Failure;
 use crate::program::foundation::Foundation;
-use crate::program::say;
+use crate::program::put_stderr;
 
 /// `aye eval`
 #[derive(Args, Clone, Debug)]
@@ -89,7 +89,7 @@ pub(crate) async fn run(args: EvalArgs, foundation: &Foundation) -> Result<u8, F
     let report = EvalReport::of(&cases, &variants, &work, &runs);
     report.put(args.json)?;
     if let Place::Kept(folder) = &place {
-        say(&format!("the folders of the runs are in {}", folder.display()));
+        put_stderr(&format!("the folders of the runs are in {}", folder.display()));
     }
     Ok(u8::from(!report.all_passed()))
 }

@@ -25,7 +25,7 @@ use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::gate::{CallGate, DoneCall, GateCall, GateEnd};
 use crate::program::permit::GateKind;
-use crate::program::say;
+use crate::program::put_stderr;
 use crate::server::{GateHost, GatedTool, serve_gate};
 
 /// `aye gate`
@@ -235,7 +235,7 @@ impl GateHost for ServerGate {
             };
             let done = ended?;
             if let Err(error) = self.gate.hand_over(&done).await {
-                say(&format!("aye: {error}"));
+                put_stderr(&format!("aye: {error}"));
             }
             Ok(done.result)
         })

@@ -27,10 +27,11 @@ use crate::plugins::skills::catalogue;
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::parts::output_dir;
-use crate::program::{context, models, put, say};
+use crate::program::{context, models, put, put_stderr};
 use crate::runtime::{
     Replay, ReplayedRequest, RequestMatch, RequestPart, RequestParts, messages_without_thoughts,
 };
+use crate::tools::FileArtifacts;
 
 /// `aye replay`
 #[derive(Args, Clone, Debug)]
@@ -75,7 +76,7 @@ async fn replay(
     thread: &ThreadRecord,
     foundation: &Foundation,
 ) -> Result<Replay, Failure> {
-    let artifacts = context::artifacts(&output_dir(foundation));
+    let artifacts = context::artifacts(Arc::new(FileArtifacts::new(&output_dir(foundation))));
     Replay::read(store.clone(), &thread.id, Some(artifacts)).await.map_err(Failure::failed)
 }
 
@@ -480,7 +481,7 @@ async fn with_model(
     if args.json {
         put_json(&json!({"thread_id": thread.id, "model": id, "parted": is_parted, "steps": rows}))?;
     } else if step == 0 {
-        say("the conversation has no requests");
+        put_stderr("the conversation has no requests");
     }
     Ok(u8::from(is_parted))
 }

@@ -59,7 +59,9 @@ impl Follow {
             }
             let run = store.load_run(&suspension.run_id).await.map_err(Failure::failed)?;
             if run.is_some_and(|run| run.agent_id == GATE_AGENT) {
-                put_stderr("the answer waits for the other agent: it counts when that agent makes the same call again");
+                put_stderr(
+                    "the answer waits for the other agent: it counts when that agent makes the same call again",
+                );
                 continue;
             }
             let place = ResumePoint::of(store, suspension, thread, foundation).await?;

@@ -11,7 +11,7 @@ use crate::commands::put_json;
 use crate::contract::display::visible_line;
 use crate::contract::summary::short_number;
 use crate::failure::Failure;
-use crate::program::{put, say};
+use crate::program::{put, put_stderr};
 
 /// Of the normal distribution, for an interval of 95 %.
 const Z: f64 = 1.959_964;
@@ -169,9 +169,9 @@ pub(super) fn progress(work: &EvalWork<'_>, end: &EvalEnd) {
     let variant =
         if work.variant.name.is_empty() { String::new() } else { format!(" ({})", work.variant.name) };
     let word = if end.failures.is_empty() { "passed" } else { "failed" };
-    say(&format!("{}{variant} {}: {word}", work.case.name, work.nth));
+    put_stderr(&format!("{}{variant} {}: {word}", work.case.name, work.nth));
     for failure in &end.failures {
-        say(&format!("  {}", visible_line(failure)));
+        put_stderr(&format!("  {}", visible_line(failure)));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::gate::{CallGate, GateCall, GateEnd, deadline};
 use crate::program::permit::{GateKind, PermitTool};
-use crate::program::{put, say};
+use crate::program::{put, put_stderr};
 
 /// The largest question that is read, in bytes.
 const MAX_QUESTION: u64 = 8 << 20;
@@ -153,7 +153,7 @@ pub(super) async fn run(wait: Duration, foundation: Foundation, cli: &StartFlags
     match decide(wait, foundation, cli).await {
         Ok(()) => 0,
         Err(failure) => {
-            say(&format!("aye: the call is denied: {}", failure.message));
+            put_stderr(&format!("aye: the call is denied: {}", failure.message));
             BLOCKS
         }
     }
