@@ -8,7 +8,7 @@
 //! a decision may have been lost.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -21,9 +21,12 @@ use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::ids::ThreadId;
+use crate::contract::judgement::Profile;
 use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use crate::contract::message::Message;
+use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::record::{FailedTry, QueuedMessage};
+use crate::contract::spec::AgentSpec;
 use crate::contract::storage::{ChangeKind, MessageSelection, StoreChange, StoreError, ThreadView};
 use crate::program::app_context::AppContext;
 use crate::runtime::{AgentRuntime, RuntimeError};
@@ -48,6 +51,8 @@ struct FollowCell {
     state: Mutex<FollowState>,
     /// Signals a reason to read the store.
     request_read: Notify,
+    /// Set once the sandbox is made ready for commands.
+    readied: OnceLock<()>,
 }
 
 #[derive(Default)]
@@ -116,6 +121,22 @@ impl EventSink for ThreadSink {
 impl ThreadFollower {
     pub(crate) fn new(app: Arc<AppContext>, events: Events) -> Self {
         Self { app, events, shown: Arc::default() }
+    }
+
+    /// Looks through the folders that commands see, the first time that something may run: while the model answers, or while
+    /// a conversation is read. A first command would wait for it, and a terminal in which nothing is said does not need it.
+    pub(super) fn ready_sandbox(&self) {
+        let Some(sandbox) = self.app.sandbox.clone().filter(|_| self.shown.readied.set(()).is_ok()) else {
+            return;
+        };
+        let app = Arc::clone(&self.app);
+        tokio::task::spawn_blocking(move || {
+            let root = &app.foundation.workspace.root;
+            if sandbox.problem(Profile::Workspace, false, root).is_none() {
+                let rules = app.permission.policy(&AgentSpec::new(""));
+                sandbox.prepare(root, rules.as_ref(), app.permission.known_files());
+            }
+        });
     }
 
     pub(super) fn send(&self, event: HostEvent) {

@@ -10,10 +10,7 @@ use super::writing::skill_rows;
 use crate::config::{ModelSelection, OfferedServer, TrustItem, price_of};
 use crate::contract::foreign::ForeignError;
 use crate::contract::ids::ThreadId;
-use crate::contract::judgement::Profile;
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
-use crate::contract::path_policy::PathPolicies as _;
-use crate::contract::spec::AgentSpec;
 use crate::contract::storage::SharedStore;
 use crate::program::environment::branch;
 use crate::program::mcp::agree_to_shown;
@@ -123,19 +120,13 @@ impl ProgramHost for TerminalHost {
                     let _ = of_upgrade.send(HostEvent::Note(notice));
                 }
             });
-            // Looking what the machine can enforce starts a process, and a first command would wait for that and for a walk
-            // through the folder.
+            // Looking what the machine can enforce starts a process, and a first command would wait for that.
             if let Some(sandbox) = self.app.sandbox.clone() {
                 let root = self.app.foundation.workspace.root.clone();
                 let events = self.events.clone();
-                let rules = self.app.permission.policy(&AgentSpec::new(""));
-                let known = Arc::clone(self.app.permission.known_files());
                 tokio::task::spawn_blocking(move || {
                     if let Some(lack) = sandbox.lack(&root) {
                         let _ = events.send(HostEvent::Unsandboxed(lack));
-                    }
-                    if sandbox.problem(Profile::Workspace, false, &root).is_none() {
-                        sandbox.prepare(&root, rules.as_ref(), &known);
                     }
                 });
             }

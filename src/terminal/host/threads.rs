@@ -120,6 +120,7 @@ impl ThreadHost for TerminalHost {
                     summaries: Vec::new(),
                 });
             };
+            self.viewer.ready_sandbox();
             let thread_view = self
                 .app
                 .store
