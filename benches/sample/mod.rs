@@ -14,7 +14,7 @@ use aye::contract::suspension::{
     ToolCallResumeMode,
 };
 use aye::contract::tool::{ToolClass, ToolDescriptor};
-use aye::store::{Store, Term};
+use aye::store::Store;
 use aye::tui::host::{HostInfo, Mode, ModelPrices, OpenedThread};
 use serde_json::{Value, json};
 
@@ -161,7 +161,7 @@ fn run() -> RunRecord {
 pub async fn begin_thread(store: &Store) -> (Fence, RunRecord) {
     store.create_thread(thread()).await.unwrap();
     let owner = Owner { token: "me".into(), pid: 1, ..Owner::default() };
-    let fence = store.acquire(&ThreadId::from("t"), &owner, Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+    let fence = store.acquire(&ThreadId::from("t"), &owner, None, |_| Liveness::Yes).await.unwrap();
     (fence, run())
 }
 
@@ -182,8 +182,7 @@ pub async fn fill_inbox(store: &Store, count: usize) {
         let (thread_id, id) = (ThreadId::from(format!("t{n}")), format!("r{n}"));
         let title = format!("conversation {n}: make the tests of the parser pass");
         store.create_thread(ThreadRecord { id: thread_id.clone(), title, ..thread() }).await.unwrap();
-        let fence =
-            store.acquire(&thread_id, &owner, aye::store::Term::ENDLESS, |_| Liveness::Yes).await.unwrap();
+        let fence = store.acquire(&thread_id, &owner, None, |_| Liveness::Yes).await.unwrap();
         let run = RunRecord { id: id.as_str().into(), thread_id, status: RunStatus::Waiting, ..run() };
         let ask = |(at, command): (usize, &String)| {
             let mut asked = question(&run, &format!("perm_call_{id}_{at}"));

@@ -9,7 +9,7 @@ pub async fn what_was_kept_is_found_by_its_path(store: &dyn ArtifactStore) {
     let (t1, t2): (ThreadId, ThreadId) = ("t1".into(), "../t2".into());
     let all = b"all of it\n\0\xff".to_vec();
     let path = store.keep_artifact(&t1, "result-1.txt", all.clone()).await.unwrap();
-    assert!(path.is_absolute() && path.ends_with("result-1.txt"), "{path:?}");
+    assert!(path.is_absolute() && path.ends_with("result-1.txt"), "{}", path.display());
     assert_eq!(store.artifact(&t1, &path).await.unwrap(), Some(all.clone()));
     assert_eq!(store.keep_artifact(&t1, "result-1.txt", all.clone()).await.unwrap(), path, "once is enough");
     assert_eq!(store.artifact(&t1, Path::new("/elsewhere/result-1.txt")).await.unwrap(), Some(all.clone()));

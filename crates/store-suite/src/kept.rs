@@ -154,6 +154,7 @@ pub async fn old_conversations_are_pruned_unless_something_needs_them(store: &dy
     store.leave().await;
 }
 
+#[allow(clippy::unused_async, reason = "each test of the suite is awaited")]
 pub async fn whoever_listens_is_known(store: &dyn ProgramStore) {
     let _feed = store.another().unwrap().watch().unwrap();
     assert!(store.has_listener());
