@@ -1,8 +1,7 @@
 //! What the gate records for each call, and which grant it uses.
 
-use super::plugin::{World, grant, world, yes};
+use super::plugin::{Noon, World, grant, world, yes};
 use crate::permission::*;
-use aye_core::contract::clock::SystemClock;
 use aye_core::contract::judgement::{Judgement, Risk, Ruling};
 use aye_core::contract::record::{GrantRecord, GrantScope};
 use aye_core::contract::workspace::Workspace;
@@ -196,7 +195,7 @@ fn a_worktree_has_the_mode_and_the_grants_of_its_checkout() {
     let at = |root: &str| {
         let root = std::path::PathBuf::from(root);
         let workspace = Workspace { cwd: root.clone(), root, home: "/home".into() };
-        Permissions::new(workspace, Arc::new(SystemClock), RuleSet::new(), Mode::Yolo)
+        Permissions::new(workspace, Arc::new(Noon), RuleSet::new(), Mode::Yolo)
     };
     let (checkout, worktree) = (at("/main"), at("/trees/w"));
     let reaches = |permissions: &Permissions| {

@@ -19,7 +19,7 @@ use aye_sandbox::SandboxRefusal;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-struct Noon;
+pub(super) struct Noon;
 
 impl Clock for Noon {
     fn now_ms(&self) -> u64 {
