@@ -85,6 +85,7 @@ pub(crate) async fn run(args: WorkArgs, foundation: Foundation, cli: &StartFlags
     let env = foundation.env.clone();
     let here = Arc::new(AppContext::build(foundation, cli).await?);
     here.warn_on_stderr();
+    here.notifier.send_escalations();
     let mut worker = Worker::new(here, cli, env, &args)?;
     let done = worker.work().await;
     worker.leave().await;

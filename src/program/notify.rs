@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::contract::display::visible_line;
 use crate::contract::record::SuspensionRecord;
 use crate::contract::renderer::Renderer;
-use crate::contract::suspension::{Actor, ToolCallResume};
+use crate::contract::suspension::{ACTION_WAIT, Actor, ToolCallResume};
 use crate::contract::terms::Notify;
 use crate::failure::AppError;
 use crate::program::foundation::Foundation;
@@ -84,6 +84,13 @@ impl Notifier {
         &self.shared.webhooks
     }
 
+    /// Sends what other processes left for later, if questions escalate.
+    pub(crate) fn send_escalations(&self) {
+        if self.shared.webhooks.escalates() {
+            self.send_leftover();
+        }
+    }
+
     /// Sends what other processes left.
     pub(crate) fn send_leftover(&self) {
         let shared = Arc::clone(&self.shared);
@@ -105,6 +112,20 @@ impl Notifier {
         self.spawn(async move {
             if let Err(why) = shared.webhooks.notify(names, &question, news).await {
                 shared.failed("webhook", &why.to_string());
+            }
+        });
+    }
+
+    /// Has a question that stays pending go to those who want it then.
+    fn escalate(&self, question: &SuspensionRecord) {
+        // One that waits for a time asks nobody.
+        if !self.shared.webhooks.escalates() || question.ticket.suspension.action == ACTION_WAIT {
+            return;
+        }
+        let (shared, question) = (Arc::clone(&self.shared), question.clone());
+        self.spawn(async move {
+            if let Err(error) = shared.webhooks.escalate(&question).await {
+                shared.failed("webhook", &error.to_string());
             }
         });
     }
@@ -144,6 +165,7 @@ impl Renderer for Notifier {
     fn render(&self, question: &SuspensionRecord) {
         self.start_programs(question);
         self.notify_webhooks(question, QuestionNews::Asked);
+        self.escalate(question);
     }
 
     fn decided(&self, question: &SuspensionRecord, _: &ToolCallResume, _: Option<&Actor>) {

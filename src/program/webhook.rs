@@ -14,7 +14,8 @@ use crate::config::{Env, Paths, WebhookFormat, WebhookSettings, read_private, wr
 use crate::contract::address::is_this_machine;
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::display::visible;
-use crate::contract::record::SuspensionRecord;
+use crate::contract::ids::SuspensionId;
+use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::storage::{OutboxOutcome, OutboxRow, PushTargetsOf, SharedStore, StoreError, push_key};
 use crate::contract::terms::Notify;
 use crate::failure::AppError;
@@ -38,6 +39,10 @@ const SHORT: usize = 500;
 const MAX_KEY: u64 = 1 << 10;
 /// The prefix before a webhook's name in the target of a message.
 const TARGET: &str = "webhook:";
+/// The prefix before a webhook's name in the target of a message about a question that is still pending.
+const ESCALATION: &str = "escalate:";
+/// How often a process looks for messages that others stored for a later time.
+const LOOK: Duration = Duration::from_mins(1);
 /// The prefix before the task and the address id in the target of an A2A push notification.
 const PUSH: &str = "a2a:";
 
@@ -45,6 +50,8 @@ const PUSH: &str = "a2a:";
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QuestionNews {
     Asked,
+    /// It was not answered for a time.
+    StillPending,
     Decided,
     Expired,
 }
@@ -53,6 +60,7 @@ impl QuestionNews {
     fn as_str(self) -> &'static str {
         match self {
             Self::Asked => "question.asked",
+            Self::StillPending => "question.still_pending",
             Self::Decided => "question.decided",
             Self::Expired => "question.expired",
         }
@@ -116,6 +124,30 @@ impl Webhooks {
     /// The key that is shared with the receiver of a webhook.
     pub(crate) fn key(&self, name: &str) -> Option<Vec<u8>> {
         self.0.key(self.0.named.get(name)?).ok()
+    }
+
+    /// Returns whether a question that is still pending after a time goes to somebody.
+    pub(crate) fn escalates(&self) -> bool {
+        self.0.named.values().any(|webhook| webhook.escalate_after.is_some())
+    }
+
+    /// Stores for each webhook that wants it a message for the time when the question will have been pending long enough.
+    /// Whoever sends it then finds out whether it still is. Nothing here answers a question.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub(crate) async fn escalate(&self, question: &SuspensionRecord) -> Result<(), StoreError> {
+        for (name, webhook) in &self.0.named {
+            let Some(after) = webhook.escalate_after else { continue };
+            let after = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+            let key = format!("{} {} {name}", question.id, QuestionNews::StillPending.as_str());
+            let body = json!({ "question": question.id }).to_string();
+            let due = question.created_at.saturating_add(after);
+            let target = format!("{ESCALATION}{name}");
+            self.0.store.put_into_outbox(&question.thread_id, key, target, body, due).await?;
+        }
+        self.send_due().await;
+        Ok(())
     }
 
     /// Returns the names of the webhooks that a question goes to; empty if there are none.
@@ -211,8 +243,18 @@ fn after_store_error(clock: &dyn Clock) -> u64 {
 }
 
 impl Inner {
-    /// Sends everything that is due. Returns the time of the next attempt, or `None` when nothing is left to send.
+    /// Sends everything that is due. Returns the time of the next look, or `None` when nothing is left to send. Where
+    /// questions escalate, other processes may have stored something for later.
     async fn send_all(&self) -> Option<u64> {
+        let next = self.send_each().await;
+        if self.named.values().all(|webhook| webhook.escalate_after.is_none()) {
+            return next;
+        }
+        let look = self.store.clock().now_ms().saturating_add(u64::try_from(LOOK.as_millis()).unwrap_or(u64::MAX));
+        Some(next.unwrap_or(look).min(look))
+    }
+
+    async fn send_each(&self) -> Option<u64> {
         let lease = u64::try_from(LIMIT.as_millis()).unwrap_or(u64::MAX) * 2;
         loop {
             let row = match self.store.claim_from_outbox(self.store.clock().now_ms(), lease).await {
@@ -224,7 +266,8 @@ impl Inner {
                 }
             };
             let outcome = match self.send(&row).await {
-                Ok(()) => OutboxOutcome::Accepted,
+                Ok(true) => OutboxOutcome::Accepted,
+                Ok(false) => OutboxOutcome::Obsolete,
                 Err((error, is_final)) => {
                     tracing::warn!(target = row.target, error, "a message was not taken");
                     if is_final || row.attempt_count + 1 >= ATTEMPTS {
@@ -276,15 +319,38 @@ impl Inner {
         answered(request.body(row.body.clone())).await
     }
 
-    /// One attempt. The error says whether another one would be in vain.
-    async fn send(&self, row: &OutboxRow) -> Result<(), (String, bool)> {
+    /// The question of an escalation, if it is still pending.
+    async fn pending(&self, row: &OutboxRow) -> Result<Option<SuspensionRecord>, (String, bool)> {
+        let body: Value = serde_json::from_str(&row.body).map_err(|error| (error.to_string(), true))?;
+        let id = SuspensionId::from(body["question"].as_str().unwrap_or_default());
+        let question = self.store.suspension(&id).await.map_err(|error| (error.to_string(), false))?;
+        let now = self.store.clock().now_ms();
+        let is_over = |end: Option<u64>| end.is_some_and(|end| end <= now);
+        Ok(question.filter(|question| {
+            question.status == SuspensionStatus::Open && !is_over(question.ticket.suspension.expires_at)
+        }))
+    }
+
+    /// One attempt. Returns `false` if there is nothing to send any more. The error says whether another attempt would be
+    /// in vain.
+    async fn send(&self, row: &OutboxRow) -> Result<bool, (String, bool)> {
         if let Some((run, id)) = row.target.strip_prefix(PUSH).and_then(|rest| rest.split_once(' ')) {
-            return self.send_push(run, id, row).await;
+            return self.send_push(run, id, row).await.map(|()| true);
         }
-        let name = row.target.strip_prefix(TARGET).unwrap_or(&row.target);
+        let (name, escalated) = match row.target.strip_prefix(ESCALATION) {
+            None => (row.target.strip_prefix(TARGET).unwrap_or(&row.target), None),
+            Some(name) => match self.pending(row).await? {
+                Some(question) => (name, Some(question)),
+                None => return Ok(false),
+            },
+        };
         let webhook = self.named.get(name).ok_or((format!("[webhooks.{name}] is gone"), true))?;
         let url = usable(webhook).map_err(|why| (why.to_owned(), true))?;
         let key = self.key(webhook).map_err(|why| (why.to_string(), false))?;
+        let body = match &escalated {
+            Some(question) => self.body(webhook, question, QuestionNews::StillPending).to_string(),
+            None => row.body.clone(),
+        };
         let at = SystemClock.now_ms();
         let client = crate::mcp::http_client(url.as_str()).map_err(|error| (error.to_string(), false))?;
         let request = client
@@ -293,9 +359,9 @@ impl Inner {
             .header(CONTENT_TYPE, "application/json")
             .header("aye-webhook", name)
             .header("aye-delivery", row.number)
-            .header("aye-signature", sign(&key, at / 1000, row.body.as_bytes()))
-            .body(row.body.clone());
-        answered(request).await
+            .header("aye-signature", sign(&key, at / 1000, body.as_bytes()))
+            .body(body);
+        answered(request).await.map(|()| true)
     }
 
     fn key(&self, webhook: &WebhookSettings) -> Result<Vec<u8>, AppError> {
@@ -322,6 +388,7 @@ impl Inner {
         let link = page.as_ref().map(|url| format!("{url}/#/card/{}", card.id));
         let state = match news {
             QuestionNews::Asked => None,
+            QuestionNews::StillPending => Some("still pending".to_owned()),
             QuestionNews::Decided => question.answered(),
             QuestionNews::Expired => Some("expired unanswered".to_owned()),
         };
@@ -342,7 +409,10 @@ impl Inner {
                 "summary": card.summary,
                 "why": card.why,
                 "risk": card.risk,
-                "options": if news == QuestionNews::Asked { options(&card) } else { Vec::new() },
+                "options": match news {
+                    QuestionNews::Asked | QuestionNews::StillPending => options(&card),
+                    QuestionNews::Decided | QuestionNews::Expired => Vec::new(),
+                },
                 "created_at": card.created_at,
                 "expires_at": card.expires_at,
                 "shown_hash": card.shown_hash,

@@ -305,3 +305,46 @@ fn a_task_notifies_a_url_when_it_waits_and_ends() {
     server.stop();
     assert_eq!(sent().len(), 3);
 }
+
+#[test]
+fn a_question_that_stays_pending_goes_to_somebody_else() {
+    let (phone, first) = receiver(&[200]);
+    let (team, second) = receiver(&[200]);
+    let llm = asks();
+    let more = format!("[webhooks.team]\nurl = \"{team}\"\nescalate_after = \"1s\"\n");
+    let home = home(&llm, &phone, &more);
+    home.aye(&["-p", "go"]).run().exits(3);
+    assert_eq!(first.lock().expect("not poisoned").len(), 1);
+    assert!(second.lock().expect("not poisoned").is_empty(), "not yet");
+    let waiting = home.ok(&["queue", "outbox"]);
+    assert!(waiting.stdout.contains("escalate:team"), "{}", waiting.stdout);
+    // The process that asked is gone: any other one sends it.
+    let worker = home.aye(&["work"]).spawn();
+    until("the message", || !second.lock().expect("not poisoned").is_empty());
+    worker.signal(rustix::process::Signal::KILL);
+    worker.end().ends_by(rustix::process::Signal::KILL);
+    let body: Value = serde_json::from_str(&second.lock().expect("not poisoned")[0].1).expect("JSON");
+    assert_eq!(body["type"], "question.still_pending", "{body:#}");
+    assert_eq!(body["options"], json!(["approve", "deny", "request_changes"]));
+    assert_eq!(home.open().len(), 1, "nobody answered it");
+    assert_eq!(first.lock().expect("not poisoned").len(), 1, "who was notified is left in peace");
+}
+
+#[test]
+fn an_answered_question_goes_to_nobody_else() {
+    let (phone, _) = receiver(&[200]);
+    let (team, second) = receiver(&[200]);
+    let llm = asks();
+    let more = format!("[webhooks.team]\nurl = \"{team}\"\nescalate_after = \"2s\"\n");
+    let home = home(&llm, &phone, &more);
+    home.aye(&["-p", "go"]).run().exits(3);
+    home.ok(&["approve", &home.question()]);
+    let worker = home.aye(&["work"]).spawn();
+    until("the message is settled", || {
+        let rows = home.ok(&["queue", "outbox", "--all", "--json"]).json();
+        rows.as_array().is_some_and(|rows| rows.iter().any(|row| row["status"] == "cancelled"))
+    });
+    worker.signal(rustix::process::Signal::KILL);
+    worker.end().ends_by(rustix::process::Signal::KILL);
+    assert!(second.lock().expect("not poisoned").is_empty());
+}

@@ -305,6 +305,8 @@ table! {
         pub url: Option<String> as Option<Url>,
         /// Body that the receiver reads.
         pub format: WebhookFormat = "json",
+        /// Time after which a question that is still pending is sent there, whoever was notified first.
+        pub escalate_after: Option<Duration>,
         /// Environment variable with the key of the signature.
         pub secret_env: Option<String> as Option<EnvName>,
     }

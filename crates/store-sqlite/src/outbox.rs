@@ -75,6 +75,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let (status, at, error) = match outcome {
             OutboxOutcome::Accepted => (OutboxStatus::Accepted, None, None),
+            OutboxOutcome::Obsolete => (OutboxStatus::Cancelled, None, None),
             OutboxOutcome::Retry { at, error } => (OutboxStatus::Queued, Some(at), Some(error)),
             OutboxOutcome::DeadLetter { error } => (OutboxStatus::DeadLetter, None, Some(error)),
         };

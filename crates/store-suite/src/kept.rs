@@ -44,6 +44,13 @@ pub async fn a_message_to_another_program_is_sent_until_it_is_taken(store: &dyn 
     store.settle_in_outbox(first.number, OutboxOutcome::Accepted, 303).await.unwrap();
     assert_eq!(store.outbox(false).await.unwrap(), []);
     assert_eq!(store.outbox(true).await.unwrap()[0].status, OutboxStatus::Accepted);
+    // One for later is not due before, and may be of no use by then.
+    store.put_into_outbox(&"t1".into(), "b".into(), "webhook:x".into(), "{}".into(), 900).await.unwrap();
+    assert_eq!(store.claim_from_outbox(899, 100).await.unwrap(), Err(Some(900)));
+    let later = store.claim_from_outbox(900, 100).await.unwrap().unwrap();
+    store.settle_in_outbox(later.number, OutboxOutcome::Obsolete, 901).await.unwrap();
+    assert_eq!(store.outbox(false).await.unwrap(), []);
+    assert_eq!(store.outbox(true).await.unwrap()[1].status, OutboxStatus::Cancelled);
 }
 
 pub async fn urls_of_a_run_are_kept_with_its_thread(store: &dyn ProgramStore) {

@@ -86,9 +86,11 @@ impl SearchUrl {
         for byte in query.bytes() {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                    url.push(char::from(byte))
+                    url.push(char::from(byte));
                 }
-                other => drop(write!(url, "%{other:02X}")),
+                other => {
+                    let _ = write!(url, "%{other:02X}");
+                }
             }
         }
         url + &self.after

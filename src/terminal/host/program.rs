@@ -85,6 +85,7 @@ impl ProgramHost for TerminalHost {
     fn shown(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             // The first frame is shown and the user has not typed anything yet.
+            self.app.notifier.send_escalations();
             let events = self.events.clone();
             let (app, of_prompts) = (Arc::downgrade(&self.app), self.events.clone());
             self.app.mcp.on_prompts(move || {

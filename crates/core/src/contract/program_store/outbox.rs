@@ -11,7 +11,7 @@ pub enum OutboxStatus {
     /// To be sent, for the first time or again.
     Queued,
     Accepted,
-    /// A user took it back.
+    /// It was taken back, or is of no use any more.
     Cancelled,
     /// It was given up.
     DeadLetter,
@@ -64,6 +64,8 @@ pub enum OutboxOutcome {
         /// Why it was not taken.
         error: String,
     },
+    /// It is of no use any more, and was not sent.
+    Obsolete,
     /// No other attempt would help, or there were enough.
     DeadLetter {
         /// Why it was not taken.
@@ -74,7 +76,7 @@ pub enum OutboxOutcome {
 /// Keeps messages to other programs until they were taken or given up.
 #[async_trait]
 pub trait OutboxStore: Send + Sync {
-    /// Stores a message until it is accepted. `key` identifies its content and receiver: a second message with the same
+    /// Stores a message until it is accepted, due at `now_ms` or, for a later time, then. `key` identifies its content and receiver: a second message with the same
     /// key is not stored. Returns `false` if the key already existed.
     async fn put_into_outbox(
         &self,
