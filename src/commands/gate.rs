@@ -142,11 +142,14 @@ async fn stand(args: GateArgs, mut foundation: Foundation, cli: &StartFlags) -> 
     served.map(|()| 0)
 }
 
+/// Reports how a call that is served ended.
+type CallEnd = watch::Receiver<Option<Result<DoneCall, String>>>;
+
 /// A call that this process serves.
 struct ActiveCall {
     call: GateCall,
     place: Arc<OnceLock<ThreadId>>,
-    end: watch::Receiver<Option<Result<DoneCall, String>>>,
+    end: CallEnd,
 }
 
 struct ServerGate {
@@ -158,10 +161,7 @@ struct ServerGate {
 
 impl ServerGate {
     /// Starts to serve a call, unless the same one is being served: its result is for both.
-    fn begin(
-        &self,
-        call: GateCall,
-    ) -> (watch::Receiver<Option<Result<DoneCall, String>>>, Arc<OnceLock<ThreadId>>) {
+    fn begin(&self, call: GateCall) -> (CallEnd, Arc<OnceLock<ThreadId>>) {
         let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
         active.retain(|known| known.end.borrow().is_none() && known.end.has_changed().is_ok());
         if let Some(known) = active.iter().find(|known| known.call == call) {
@@ -174,7 +174,7 @@ impl ServerGate {
         // It goes on when the client gives up: the answer to its question is not lost.
         tokio::spawn(async move {
             let ended = match gate.serve(&call, None, &at).await {
-                Ok(GateEnd::Done(done)) => Ok(done),
+                Ok(GateEnd::Done(done)) => Ok(*done),
                 Ok(GateEnd::Waiting(questions)) => Err(waiting(&questions)),
                 Err(error) => Err(error.to_string()),
             };

@@ -49,7 +49,7 @@ pub(crate) struct GateCall {
 /// What a call came to.
 #[derive(Clone, Debug)]
 pub(crate) enum GateEnd {
-    Done(DoneCall),
+    Done(Box<DoneCall>),
     /// These questions wait for an answer.
     Waiting(Vec<SuspensionRecord>),
 }
@@ -216,7 +216,7 @@ impl CallGate {
             }
             None => ToolResult::error("", "the call ended without a result; its outcome is unknown"),
         };
-        Ok(GateEnd::Done(DoneCall { thread, run: run.id, result }))
+        Ok(GateEnd::Done(Box::new(DoneCall { thread, run: run.id, result })))
     }
 
     /// Keeps in mind that a result is handed over: the same call is a new one from now on.

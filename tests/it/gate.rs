@@ -1,5 +1,6 @@
 //! `aye gate`: rules, questions and the audit between another agent and its MCP servers, and as its permission hook.
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -220,11 +221,12 @@ fn a_real_client_calls_three_servers_through_gates() {
     let mut config = std::fs::read_to_string(home.root().join("aye/config/config.toml")).expect("settings");
     for (nth, mode) in servers.iter().enumerate() {
         let file = tools(&home, &format!("tools{nth}.json"));
-        config.push_str(&format!(
+        let _ = write!(
+            config,
             "\n[mcp_servers.g{nth}]\ncommand = {:?}\nargs = [\"gate\", \"--name\", \"behind{nth}\", \"--\", \"sh\", {SERVER:?}, {file:?}, {mode:?}]\nenv = {{ AYE_HOME = {:?} }}\n",
             env!("CARGO_BIN_EXE_aye"),
             home.root().join("aye"),
-        ));
+        );
     }
     std::fs::write(home.root().join("aye/config/config.toml"), config).expect("written");
     home.ok(&["-p", "go", "--config", "mcp.wait=30"]);

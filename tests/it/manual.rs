@@ -148,8 +148,8 @@ fn each_file_of_the_manual_is_read_by_the_program() {
                         ok(&["reminders", "check", &path]);
                         "reminders.json"
                     }
-                    // Of an editor, and of a container.
-                    ["agent_servers"] | ["image", ..] | ["hooks"] => "another program",
+                    // Of an editor or another agent, and of a container.
+                    ["agent_servers" | "hooks"] | ["image", ..] => "another program",
                     _ => panic!("{at}: which program reads this? {members:?}"),
                 }
             }

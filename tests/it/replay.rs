@@ -164,9 +164,74 @@ fn the_first_difference_and_what_todays_settings_change_are_shown() {
     assert_eq!((causes, &out["equal"]), (vec!["prompt", "rule"], &json!(3)), "{out:#}");
     let store = rusqlite::Connection::open(home.root().join("aye/data/aye.db")).expect("the store");
     let changed = "UPDATE message SET body = replace(body, '\"more\"', '\"less\"')";
-    assert_eq!(store.execute(changed, ()).expect("changed") > 0, true);
+    assert!(store.execute(changed, ()).expect("changed") > 0);
     drop(store);
     let out = home.aye(&["replay", &thread]).run().exits(1);
     let first = "request 3 is not what was sent: one of messages 4 to 5 changed, or how they are shortened";
     assert!(out.stdout.contains(first) && out.stdout.contains("3 requests: 2 equal"), "{}", out.stdout);
+}
+
+/// The migrations that come with aye, by their number.
+fn migrations() -> Vec<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/store-sqlite/src/migrations");
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).expect("migrations").map(|entry| entry.expect("read").path()).collect();
+    files.sort();
+    files.iter().map(|file| std::fs::read_to_string(file).expect("SQL")).collect()
+}
+
+#[test]
+fn stores_of_all_earlier_versions_replay_and_say_what_cannot_be_compared() {
+    let all = migrations();
+    assert!(all.len() >= 15);
+    for version in 1..=all.len() {
+        let home = Home::new();
+        home.config("");
+        let data = home.root().join("aye/data");
+        std::fs::create_dir_all(&data).expect("a folder");
+        let store = rusqlite::Connection::open(data.join("aye.db")).expect("a store");
+        store.execute_batch(&all[..version].concat()).unwrap_or_else(|error| panic!("{version}: {error}"));
+        store.pragma_update(None, "application_id", 0x6179_6531).expect("set");
+        store.pragma_update(None, "user_version", version as i64).expect("set");
+        let cwd = home.work().display().to_string();
+        let thread = "INSERT INTO thread (id, title, cwd, created_at, updated_at, messages) VALUES ('old', 'go', CAST(?1 AS BLOB), 1, 1, 2)";
+        store.execute(thread, (&cwd,)).unwrap_or_else(|error| panic!("{version}: {error}"));
+        let text = |text: &str| json!([{"type": "text", "text": text}]);
+        let messages = [
+            json!({"id": "m1", "role": "user", "content": text("go")}),
+            json!({"id": "m2", "role": "assistant", "content": text("Done."), "metadata": {"model": "mock/m1"}}),
+        ];
+        let row =
+            "INSERT INTO message (thread_id, seq, run_id, created_at, body) VALUES ('old', ?1, 'r', 1, ?2)";
+        for (at, message) in messages.iter().enumerate() {
+            store
+                .execute(row, (at as i64 + 1, message.to_string()))
+                .unwrap_or_else(|error| panic!("{version}: {error}"));
+        }
+        let has_start = version >= 15;
+        if has_start {
+            let start = json!({"at_seq": 1, "system": [{"key": "agent:default", "text": "Be brief."}]});
+            let row = "INSERT INTO prefix (thread_id, seq, body) VALUES ('old', 1, ?1)";
+            store.execute(row, (start.to_string(),)).expect("stored");
+        }
+        drop(store);
+        let out = home.ok(&["replay", "old", "--json"]).json();
+        let word = if has_start { "not_kept" } else { "no_start" };
+        let row = &out["requests"][0];
+        assert_eq!(
+            (&row["compared"], &out["not_comparable"]),
+            (&json!(word), &json!(1)),
+            "{version}: {out:#}"
+        );
+        let out = home.aye(&["replay", "old", "--at", "1"]).run();
+        if has_start {
+            assert!(
+                out.stdout.contains("request 1: cannot be compared") && out.stdout.contains("Be brief."),
+                "{}",
+                out.stdout
+            );
+        } else {
+            out.exits(1).says("request 1 cannot be made again: its system text and tools are not stored");
+        }
+    }
 }

@@ -220,14 +220,11 @@ impl EvalWork<'_> {
         let result: Value = serde_json::from_slice(&out.stdout).map_err(|_| {
             format!("step {}: aye ended with {} and no result; see stderr.log", nth + 1, out.status)
         })?;
-        match result["exit"].as_u64() {
-            Some(0) => Ok(Some(result["response"].as_str().unwrap_or_default().to_owned())),
-            _ => {
-                let why =
-                    result["error"].as_str().map_or_else(|| result["termination"].to_string(), str::to_owned);
-                Err(format!("step {}: {why}", nth + 1))
-            }
+        if result["exit"] == 0 {
+            return Ok(Some(result["response"].as_str().unwrap_or_default().to_owned()));
         }
+        let why = result["error"].as_str().map_or_else(|| result["termination"].to_string(), str::to_owned);
+        Err(format!("step {}: {why}", nth + 1))
     }
 
     /// Runs a command of the case.
