@@ -361,7 +361,7 @@ fn a_message_is_queued_after_a_card_or_supersedes_it() {
     let mut tty = terminal(&home, &[]);
     tty.say("do it");
     tty.card(TOUCH);
-    tty.send("\t");
+    tty.send("\x1b[C");
     tty.send("and then this");
     tty.wait("the text", |view| view.has("❯ and then this"));
     tty.send("\x1bq");
@@ -382,7 +382,7 @@ fn a_message_is_queued_after_a_card_or_supersedes_it() {
     let mut tty = terminal(&home, &[]);
     tty.say("do it");
     tty.card(TOUCH);
-    tty.send("\t");
+    tty.send("\x1b[C");
     tty.say("leave it");
     tty.shows("It is done.");
     assert!(home.open().is_empty());
@@ -399,7 +399,7 @@ fn a_message_is_queued_after_a_card_or_supersedes_it() {
     home.aye(&["-p", "do it"]).run().exits(3);
     let mut tty = terminal(&home, &["-c", "--keep-waiting"]);
     tty.card(TOUCH);
-    tty.send("\t");
+    tty.send("\x1b[C");
     tty.say("and then this");
     tty.wait("the queue", |view| view.has("queued and then this"));
     assert_eq!(home.open().len(), 1, "the question stays pending");
