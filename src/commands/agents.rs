@@ -164,6 +164,7 @@ fn text_of(shown: &Value) -> String {
         "max_rounds",
         "tool_execution",
         "delegates",
+        "worktree",
         "allowed_tools",
         "excluded_tools",
         "endpoint",
