@@ -16,7 +16,7 @@ use crate::contract::message::ToolCall;
 use crate::contract::tool::SpawnContext;
 use crate::failure::{AppError, Failure};
 use crate::phase::{PhaseContext, ToolCallInfo};
-use crate::plugins::hooks::{HookOutput, HookRunner, HookSpec, event, phase_name, read, request};
+use crate::plugins::hooks::{HookOutput, HookRunner, HookSpec, event, phase_name, request};
 use crate::program::app_context::AppContext;
 use crate::program::foundation::Foundation;
 use crate::program::hooks::{HookCommands, in_force, projects};
@@ -191,7 +191,7 @@ async fn test(
     let output = runner.run(asked, &CancellationToken::new()).await;
     let took = began.elapsed();
     let (answer, output) = match output {
-        Ok(output) => (read(hook.phase, &output), output),
+        Ok(output) => (hook.answer_of(&output), output),
         Err(why) => (Err(why.into()), HookOutput::default()),
     };
     if json {

@@ -139,7 +139,8 @@ impl Made<'_> {
                 let _ = writeln!(after, "tool = {}", text(tool));
             }
             let command = toml::Value::from(command.map(toml::Value::from).to_vec());
-            let _ = writeln!(after, "command = {command}\ntimeout = \"{}s\"", hook.timeout);
+            let _ =
+                writeln!(after, "command = {command}\ntimeout = \"{}s\"\nplain_output = true", hook.timeout);
         }
         read(&after)?;
         *text = after;

@@ -273,6 +273,7 @@ fn settings_of_another_agent_are_taken_over() {
         "  not taken: Frobnicate (deny): aye has no such tool (.claude/settings.json)\n",
         "permissions.yaml\n+rules:\n+  - {tool: \"Bash(git push *)\", behavior: deny}\n",
         "+command = [\"sh\", \"-c\", \"exit 0\"]\n",
+        "+plain_output = true\n",
         "+    \"files\": {\n",
     ] {
         assert!(shown.stdout.contains(part), "{part}\n{}", shown.stdout);

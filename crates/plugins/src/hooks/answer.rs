@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::config::phase_name;
+use super::config::{HookSpec, phase_name};
 use super::foreign;
 use super::runner::{HookNotRun, HookOutput};
 use aye_core::contract::context_message::ContextTarget;
@@ -144,6 +144,27 @@ pub fn read(phase: Phase, output: &HookOutput) -> Result<HookResponse, HookFailu
         Some(2) => refused(phase, output),
         Some(status) => Err(HookFailure::Status { status, last_line: last_line(&output.stderr) }),
         None => Err(HookFailure::NoStatus),
+    }
+}
+
+impl HookSpec {
+    /// Returns the answer of its command, as [`read`] does. Where output may be plain text, as Claude Code reads it, only what
+    /// begins as an object is an answer: other text is for the model at the start of a run, and for nobody elsewhere.
+    ///
+    /// # Errors
+    /// The reason it failed.
+    pub fn answer_of(&self, output: &HookOutput) -> Result<HookResponse, HookFailure> {
+        let text = output.stdout.trim();
+        let has_ended = output.ended.is_none() && output.exit_code == Some(0);
+        if !(self.plain_output && has_ended) || text.is_empty() || text.starts_with('{') {
+            return read(self.phase, output);
+        }
+        if self.phase != Phase::RunStart {
+            return Ok(HookResponse::default());
+        }
+        let context =
+            Context { content: text.to_owned(), target: ContextTarget::Conversation, persistent: false };
+        HookResponse { context: vec![context], ..HookResponse::default() }.checked(self.phase)
     }
 }
 

@@ -22,7 +22,7 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_FILE: u64 = 1 << 20;
 /// Hooks of one file.
 const MAX_HOOKS: usize = 100;
-const KEYS: &str = "phase, command, tool, timeout, name, domains";
+const KEYS: &str = "phase, command, tool, timeout, name, domains, plain_output";
 
 /// The phases as files name them, in their order.
 pub const PHASES: [(&str, Phase); 8] = [
@@ -88,6 +88,8 @@ pub struct HookSpec {
     pub folder: Option<PathBuf>,
     /// The domains that its command may reach, for a project's.
     pub domains: Vec<DomainPattern>,
+    /// Whether its command prints text that is no answer, as commands for Claude Code may: only an object is one.
+    pub plain_output: bool,
 }
 
 /// Why a file of hooks cannot be used.
@@ -207,7 +209,7 @@ impl File<'_> {
         };
         let before = self.problems.len();
         let (mut phase, mut tool, mut command, mut timeout, mut name) = (None, None, None, None, None);
-        let mut domains = Vec::new();
+        let (mut domains, mut plain_output) = (Vec::new(), false);
         for (key, value) in table {
             let at = value.span().start;
             let read = match key.get_ref().as_ref() {
@@ -217,6 +219,7 @@ impl File<'_> {
                 "timeout" => read_timeout(value.get_ref()).map(|read| timeout = Some(read)),
                 "name" => read_name(value.get_ref()).map(|read| name = Some(read)),
                 "domains" => read_domains(value.get_ref(), self.layer).map(|read| domains = read),
+                "plain_output" => read_flag(value.get_ref()).map(|read| plain_output = read),
                 other => Err(format!("unknown key `{}`; a hook has {KEYS}", other.escape_debug())),
             };
             if let Err(why) = read {
@@ -265,6 +268,7 @@ impl File<'_> {
             origin: self.at(start),
             folder: self.folder.map(Path::to_path_buf),
             domains,
+            plain_output,
         })
     }
 }
@@ -280,6 +284,13 @@ fn read_phase(value: &DeValue<'_>) -> Result<Phase, String> {
         .find(|(name, _)| *name == word)
         .map(|(_, phase)| *phase)
         .ok_or_else(|| format!("`phase` must be one of {}", phases()))
+}
+
+fn read_flag(value: &DeValue<'_>) -> Result<bool, String> {
+    match value {
+        DeValue::Boolean(flag) => Ok(*flag),
+        _ => Err("`plain_output` must be true or false".to_owned()),
+    }
 }
 
 fn read_tool(value: &DeValue<'_>) -> Result<Pattern, String> {

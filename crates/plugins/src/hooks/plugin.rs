@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{HookFailure, HookResponse, read};
+use super::answer::{HookFailure, HookResponse};
 use super::config::HookSpec;
 use super::event::event;
 use super::runner::{HookRunner, request};
@@ -224,7 +224,7 @@ impl HookState {
             if ctx.phase == Phase::RunEnd { CancellationToken::new() } else { ctx.cancellation.clone() };
         let ended = AssertUnwindSafe(self.runner.run(request, &cancel)).catch_unwind().await;
         let (exit, answer) = match ended {
-            Ok(Ok(output)) => (output.exit_code, read(hook.phase, &output)),
+            Ok(Ok(output)) => (output.exit_code, hook.answer_of(&output)),
             Ok(Err(why)) => (None, Err(why.into())),
             Err(_) => (None, Err(HookFailure::Panicked)),
         };
