@@ -9,6 +9,10 @@ use serde_json::{Value, json};
 
 use crate::support::home::Home;
 use crate::support::llm::{Answer, MockLlm, PATIENCE, until};
+use crate::support::pty::{Pty, View};
+
+/// Ctrl-T.
+const INBOX: &str = "\x14";
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/mcp_server.sh");
 
@@ -298,4 +302,26 @@ fn hooks_of_other_agents_are_answered_by_rules_and_from_the_inbox() {
         let out = home.aye(&["gate", "hook"]).stdin(input).run().exits(2);
         assert!(out.stderr.contains("the call is denied") && out.stdout.is_empty(), "{}", out.stderr);
     }
+}
+
+#[test]
+fn a_hooks_question_is_answered_on_a_card_and_left_to_the_agent_that_asked() {
+    let home = Home::new();
+    home.config("");
+    let push = json!({"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "git push"},
+                      "cwd": home.work()});
+    hook(&home, &["--wait", "1s"], &push);
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.send(INBOX);
+    tty.wait("the list", |view| view.has("$ git push"));
+    tty.send("\r");
+    tty.card("git push");
+    tty.send("y");
+    until("the answer", || home.open().is_empty());
+    let answer = hook(&home, &["--wait", "30s"], &push);
+    assert_eq!(answer["hookSpecificOutput"]["permissionDecision"], "allow", "{answer}");
+    tty.wait("no card", |view| !view.has("Run this command?"));
+    assert!(!tty.look(View::all).contains("cannot resume"), "{}", tty.look(View::all));
+    tty.quit();
 }

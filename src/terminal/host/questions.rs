@@ -15,6 +15,7 @@ use crate::contract::storage::InboxFilter;
 use crate::contract::suspension::Answer;
 use crate::failure::AppError;
 use crate::program::app_context::AppContext;
+use crate::program::gate::GATE_AGENT;
 use crate::runtime::DecideError;
 use crate::session::{self, AnswerError, AnswerPlace, Reply};
 use crate::terminal::background::folder_of;
@@ -80,7 +81,10 @@ impl QuestionHost for TerminalHost {
             let place = AnswerPlace::Runtime(&self.app.runtime);
             let answered = session::answer(place, id, reply, actor).await.map_err(on_card)?;
             if let (Some(thread), Some(record)) = (&answered.wakes, answered.record()) {
-                if self.viewer.shows(thread) {
+                let run = self.app.store.load_run(&record.run_id).await?;
+                if run.is_some_and(|run| run.agent_id == GATE_AGENT) {
+                    // Only a gate resumes it: the one that asked, or the one that is asked the same again.
+                } else if self.viewer.shows(thread) {
                     self.viewer.wake(thread);
                 } else {
                     self.resume_elsewhere(record, thread).await;
