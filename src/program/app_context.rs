@@ -44,7 +44,7 @@ use crate::program::goal::{GOAL_PLUGIN, GoalPlugin};
 use crate::program::grants::GrantWatch;
 use crate::program::hooks::HookCommands;
 use crate::program::links::may_follow;
-use crate::program::mcp::{MCP_PLUGIN, Mcp, McpLinks, McpPlugin};
+use crate::program::mcp::{ElicitationPlugin, MCP_PLUGIN, Mcp, McpLinks};
 use crate::program::notify::Notifier;
 use crate::program::own_commands::OwnCommands;
 use crate::program::parts::{AGENT, entry_of, mode_of, output_dir, permissions_of, tool_env, web_search};
@@ -574,7 +574,7 @@ fn runtime(
         .with_plugin("compaction", Arc::new(CompactionPlugin))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
-        .with_plugin(MCP_PLUGIN, Arc::new(McpPlugin(mcp_links.clone())))
+        .with_plugin(MCP_PLUGIN, Arc::new(ElicitationPlugin(mcp_links.clone())))
         .with_plugin(
             "stop",
             Arc::new(price_list.over(stop, foundation.loaded.settings.stop.on_limit == OnLimit::Ask)),

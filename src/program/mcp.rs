@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use attach::{commands, complete, prompt, resources};
 pub(crate) use describe::{agreed, find, login_name, login_words};
 pub(crate) use doctor::{ServerRow, lines, rows};
-pub(crate) use plugin::{MCP_PLUGIN, McpLinks, McpPlugin};
+pub(crate) use plugin::{ElicitationPlugin, MCP_PLUGIN, McpLinks};
 pub(crate) use show::page;
 
 use crate::cli::start::StartFlags;

@@ -55,9 +55,9 @@ pub(crate) struct McpLinks {
 }
 
 /// Closes the questions of servers without an answer when the user denies the call or stops the run.
-pub(crate) struct McpPlugin(pub(crate) McpLinks);
+pub(crate) struct ElicitationPlugin(pub(crate) McpLinks);
 
-impl Plugin for McpPlugin {
+impl Plugin for ElicitationPlugin {
     // This applies to every agent that calls the tool: the server must learn that no answer will come.
     fn is_guard(&self) -> bool {
         true
