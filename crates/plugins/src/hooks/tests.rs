@@ -371,24 +371,30 @@ fn plain_output_is_an_answer_only_where_it_is_one() {
         super::config::parse(path, &text, HookLayer::User, None).expect("usable").remove(0)
     };
     let plain = |phase: &str| hook(phase, "plain_output = true\n");
-    let said = |text: &str| printing(text).expect("ran");
+    let printed = |text: &str| printing(text).expect("ran");
     for phase in ["before_tool_execute", "after_tool_execute", "run_end"] {
         assert_eq!(
-            plain(phase).answer_of(&said("src/a.rs 12ms\n")).expect("no answer"),
+            plain(phase).answer_of(&printed("src/a.rs 12ms\n")).expect("no answer"),
             HookResponse::default()
         );
-        assert!(hook(phase, "").answer_of(&said("src/a.rs 12ms\n")).is_err(), "a mistake of a hook of aye's");
+        assert!(
+            hook(phase, "").answer_of(&printed("src/a.rs 12ms\n")).is_err(),
+            "a mistake of a hook of aye's"
+        );
     }
-    let context = plain("run_start").answer_of(&said("It is late.\n")).expect("context").context;
+    let context = plain("run_start").answer_of(&printed("It is late.\n")).expect("context").context;
     assert_eq!(context[0].content, "It is late.");
-    let denied = plain("before_tool_execute").answer_of(&said(r#"{"deny": "no"}"#)).expect("an answer");
+    let denied = plain("before_tool_execute").answer_of(&printed(r#"{"deny": "no"}"#)).expect("an answer");
     assert_eq!(denied.deny.as_deref(), Some("no"));
-    assert!(plain("before_tool_execute").answer_of(&said("{\"den")).is_err(), "half an object is a failure");
-    let refused = HookOutput { exit_code: Some(2), stderr: "no".into(), ..said("text") };
+    assert!(
+        plain("before_tool_execute").answer_of(&printed("{\"den")).is_err(),
+        "half an object is a failure"
+    );
+    let refused = HookOutput { exit_code: Some(2), stderr: "no".into(), ..printed("text") };
     assert_eq!(
         plain("before_tool_execute").answer_of(&refused).expect("a denial").deny.as_deref(),
         Some("no")
     );
-    let failed = HookOutput { exit_code: Some(1), ..said("text") };
+    let failed = HookOutput { exit_code: Some(1), ..printed("text") };
     assert!(plain("before_tool_execute").answer_of(&failed).is_err());
 }
