@@ -1,12 +1,14 @@
 //! `aye doctor`: checks the installation and this folder.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
 
 use crate::cli::start::StartFlags;
 use crate::config::{Images, POLICY_FILE, SandboxMissing, SandboxSettings};
+use crate::contract::clock::SystemClock;
 use crate::contract::display::visible_line;
 use crate::contract::judgement::Profile;
 use crate::contract::path_policy::PathPolicies as _;
@@ -119,7 +121,8 @@ pub(crate) async fn run(
             format!("not used until this folder is trusted: {}", files.join(", ")),
         );
     }
-    let permissions = permissions_of(&foundation, rules.unwrap_or_else(|_| shipped_rules()));
+    let rules = rules.unwrap_or_else(|_| shipped_rules());
+    let permissions = permissions_of(&foundation, rules, Arc::new(SystemClock));
     let instructions = foundation.instructions(permissions.policy(&AgentSpec::new(AGENT)).as_ref());
     add("instructions", CheckStatus::Ok, instructions.status().unwrap_or_else(|| "none".into()));
     match models::choose(&foundation).await {

@@ -141,7 +141,7 @@ impl AppContext {
         let reminders = reminders::in_force(&mut foundation);
         let selection = models::choose(&foundation).await?;
         let clock = store.clock();
-        let permission = permissions_of(&foundation, rules);
+        let permission = permissions_of(&foundation, rules, Arc::clone(&clock));
         permission.set_terms(foundation.loaded.settings.questions.clone());
         let file_rules = permission.policy(&AgentSpec::new(AGENT));
         let instructions = foundation.instructions(file_rules.as_ref());

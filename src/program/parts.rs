@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::{ModelSelection, fill_variables};
-use crate::contract::clock::SystemClock;
+use crate::contract::clock::Clock;
 use crate::contract::spec::ModelEntry;
 use crate::plugins::permission::{Mode, Permissions, RuleSet};
 use crate::program::checkout::readable_dependencies;
@@ -13,11 +13,10 @@ use crate::tools::{self, ToolEnv};
 /// The name of the agent that users talk to.
 pub(crate) const AGENT: &str = "aye";
 
-/// Applies rules in the folder and the mode that the settings name.
-pub(crate) fn permissions_of(foundation: &Foundation, rules: RuleSet) -> Permissions {
+/// Applies rules in the folder and the mode that the settings name. By the clock grants expire.
+pub(crate) fn permissions_of(foundation: &Foundation, rules: RuleSet, clock: Arc<dyn Clock>) -> Permissions {
     let (workspace, known) = (foundation.workspace.clone(), foundation.known_files());
-    let permissions =
-        Permissions::knowing(workspace, Arc::new(SystemClock), rules, mode_of(foundation), known);
+    let permissions = Permissions::knowing(workspace, clock, rules, mode_of(foundation), known);
     let policy = foundation.loaded.provenance.policy();
     if let Some((policy, most)) = policy.and_then(|policy| Some((policy, policy.permission_mode()?))) {
         permissions.limit_mode(most, policy.path().display().to_string());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::cli::start::StartFlags;
 use crate::config::SandboxMissing;
 use crate::contract::address::DomainPattern;
+use crate::contract::clock::SystemClock;
 use crate::contract::ids::ThreadId;
 use crate::contract::judgement::{Profile, SandboxOpening};
 use crate::contract::spec::AgentSpec;
@@ -30,7 +31,7 @@ impl ProjectPrograms {
     /// Creates it for a command that needs nothing else of the program.
     pub(crate) fn alone(foundation: &mut Foundation, cli: &StartFlags) -> Result<Self, Failure> {
         let rules = foundation.rules(cli)?;
-        let permissions = permissions_of(foundation, rules);
+        let permissions = permissions_of(foundation, rules, Arc::new(SystemClock));
         let mut env = tool_env(foundation);
         env.known = Arc::clone(permissions.known_files());
         env.policies = Some(Arc::new(permissions));

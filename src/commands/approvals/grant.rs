@@ -43,7 +43,7 @@ pub(crate) async fn give(
         Some(_) | None => GrantScope::Project(there_is.workspace.root.clone()),
     };
     let now = store.clock().now_ms();
-    let permissions = crate::program::parts::permissions_of(&there_is, rules);
+    let permissions = crate::program::parts::permissions_of(&there_is, rules, store.clock());
     permissions.set_grants(store.grants(now).await.map_err(Failure::failed)?);
     let in_force = permissions.rules_for(&asked.thread_id, &asked.run_id, &[]);
     let tools = crate::tools::builtin(crate::program::parts::tool_env(&there_is));

@@ -205,7 +205,7 @@ async fn review_elsewhere(
     let mut there = load_at(&cwd, foundation, cli)?;
     let rules = there.rules(cli)?;
     let grants = store.grants(store.clock().now_ms()).await?;
-    let permissions = crate::program::parts::permissions_of(&there, rules);
+    let permissions = crate::program::parts::permissions_of(&there, rules, store.clock());
     permissions.set_grants(grants);
     let name = &suspension.ticket.pending.name;
     let tool = crate::tools::builtin(crate::program::parts::tool_env(&there))
