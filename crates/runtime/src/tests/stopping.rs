@@ -189,7 +189,9 @@ async fn a_time_limit_interrupts_an_inference() {
     assert_eq!(names(&events), ["run_start", "step_start", "text_delta", "step_end", "run_finish(stopped)"]);
     let stored = house.store.messages(&"t".into()).await.unwrap();
     let last = &stored.last().unwrap().message;
-    assert_eq!((last.text().as_str(), &last.metadata), ("Half a sen", &Some(json!({"interrupted": true}))));
+    let about = last.metadata.as_ref().unwrap();
+    assert_eq!((last.text().as_str(), &about["interrupted"]), ("Half a sen", &json!(true)));
+    assert_eq!(about["request"]["at"], 1, "its request can be replayed, too");
 }
 
 #[tokio::test]
