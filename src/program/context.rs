@@ -445,7 +445,7 @@ mod tests {
     fn each_part_has_a_mark_of_its_own_that_the_terminal_colours() {
         let all = ContextReport { summary_tokens: 100, ..report() };
         let saved = Savings { deferred: 5, promoted: 0, kept_out: 900, names: 160, overhead: 10 };
-        let page = draw("m", &all, (2000, 100), 300, Some(saved));
+        let page = draw("m", &all, 2000, 100, 300, Some(saved));
         let marks: Vec<char> = page.text.lines().skip(2).map_while(|line| line.chars().next()).collect();
         let marks: Vec<char> = marks.into_iter().filter(|mark| *mark != ' ').collect();
         let known: BTreeSet<char> = marks.iter().copied().collect();
