@@ -76,7 +76,7 @@ async fn replay(
     thread: &ThreadRecord,
     foundation: &Foundation,
 ) -> Result<Replay, Failure> {
-    let artifacts = context::artifacts(Arc::new(FileArtifacts::new(&output_dir(foundation))));
+    let artifacts = context::artifacts(Arc::new(FileArtifacts::new(output_dir(foundation))));
     Replay::read(store.clone(), &thread.id, Some(artifacts)).await.map_err(Failure::failed)
 }
 

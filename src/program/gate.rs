@@ -205,8 +205,9 @@ impl CallGate {
             return Ok(GateEnd::Waiting(self.app.runtime.waiting(&thread).await?));
         }
         let (_, messages) = self.app.store.messages_of_run(&thread, &run.id).await?;
-        let told = messages.iter().map(|stored| &stored.message).find(|message| message.role == Role::Tool);
-        let result = match told {
+        let answered =
+            messages.iter().map(|stored| &stored.message).find(|message| message.role == Role::Tool);
+        let result = match answered {
             Some(message) => {
                 let kept = message.metadata.as_ref().and_then(|about| about.get("tool_result")).cloned();
                 let kept = kept.and_then(|kept| serde_json::from_value::<ToolResult>(kept).ok());

@@ -41,7 +41,7 @@ fn toml_string(text: &str) -> String {
 /// The checks that fit the files at the root of a project, by the globs of the files that they are for.
 fn proposed_checks(root: &Path) -> Vec<(&'static str, String)> {
     let has = |name: &str| root.join(name).symlink_metadata().is_ok_and(|found| found.is_file());
-    let says = |name: &str, text: &str| {
+    let contains = |name: &str, text: &str| {
         let manifest = read_regular(&root.join(name), MAX_MANIFEST);
         manifest.is_some_and(|bytes| String::from_utf8_lossy(&bytes).contains(text))
     };
@@ -57,8 +57,8 @@ fn proposed_checks(root: &Path) -> Vec<(&'static str, String)> {
     } else if has("package.json") {
         checks.push(("*.js", "for file; do node --check \"$file\"; done".to_owned()));
     }
-    let ruff = has("ruff.toml") || has(".ruff.toml") || says("pyproject.toml", "[tool.ruff");
-    let mypy = has("mypy.ini") || says("pyproject.toml", "[tool.mypy") || says("setup.cfg", "[mypy");
+    let ruff = has("ruff.toml") || has(".ruff.toml") || contains("pyproject.toml", "[tool.ruff");
+    let mypy = has("mypy.ini") || contains("pyproject.toml", "[tool.mypy") || contains("setup.cfg", "[mypy");
     let python = [
         ruff.then_some("ruff check --output-format concise \"$@\""),
         mypy.then_some("mypy --no-error-summary \"$@\""),

@@ -42,7 +42,7 @@ const TARGET: &str = "webhook:";
 /// The prefix before a webhook's name in the target of a message about a question that is still pending.
 const ESCALATION: &str = "escalate:";
 /// How often a process looks for messages that others stored for a later time.
-const LOOK: Duration = Duration::from_mins(1);
+const CHECKED_EVERY: Duration = Duration::from_mins(1);
 /// The prefix before the task and the address id in the target of an A2A push notification.
 const PUSH: &str = "a2a:";
 
@@ -250,7 +250,11 @@ impl Inner {
         if self.named.values().all(|webhook| webhook.escalate_after.is_none()) {
             return next;
         }
-        let look = self.store.clock().now_ms().saturating_add(u64::try_from(LOOK.as_millis()).unwrap_or(u64::MAX));
+        let look = self
+            .store
+            .clock()
+            .now_ms()
+            .saturating_add(u64::try_from(CHECKED_EVERY.as_millis()).unwrap_or(u64::MAX));
         Some(next.unwrap_or(look).min(look))
     }
 

@@ -17,7 +17,7 @@ use crate::headless::AnswerSchema;
 use crate::program::foundation::Foundation;
 
 /// How often the file is looked for at which a run is killed: the shell writes it, and nothing reports that.
-const LOOKS: Duration = Duration::from_millis(20);
+const POLL_EVERY: Duration = Duration::from_millis(20);
 /// Characters of a command's output that a failure quotes.
 const QUOTED: usize = 300;
 
@@ -206,7 +206,7 @@ impl EvalWork<'_> {
             let file = self.work().join(file);
             let is_there = async {
                 while !file.exists() {
-                    tokio::time::sleep(LOOKS).await;
+                    tokio::time::sleep(POLL_EVERY).await;
                 }
             };
             tokio::select! {
@@ -235,10 +235,10 @@ impl EvalWork<'_> {
         if out.status.success() {
             return Ok(());
         }
-        let said = [out.stdout, out.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        let end = said.chars().count().saturating_sub(QUOTED);
-        let end: String = said.chars().skip(end).collect();
+        let output = [out.stdout, out.stderr].concat();
+        let output = String::from_utf8_lossy(&output);
+        let end = output.chars().count().saturating_sub(QUOTED);
+        let end: String = output.chars().skip(end).collect();
         Err(format!("`{command}` ended with {}: {}", out.status, end.trim()))
     }
 
