@@ -18,7 +18,7 @@ use crate::contract::storage::{Match, SharedStore, StoreError, ThreadCopy, Threa
 use crate::failure::Failure;
 use crate::program::export::{ExportEncoder, write, write_all};
 use crate::program::foundation::Foundation;
-use crate::program::{put, put_or_stop, put_stderr};
+use crate::program::{goal, put, put_or_stop, put_stderr};
 use crate::runtime::adopt;
 
 /// `aye threads ...`
@@ -324,6 +324,10 @@ async fn import(store: &SharedStore, file: &Path, foundation: &Foundation) -> Re
     })?;
     let id = copy.thread.id.clone();
     let (questions, unknown) = adopt_all(&mut copy, store.clock().now_ms());
+    let mut had_command = goal::remove_commands(&mut copy.rest.state);
+    for run in &mut copy.rest.runs {
+        had_command |= goal::remove_commands(&mut run.state);
+    }
     store.import_thread_file(copy, file).await.map_err(|error| {
         Failure::failed(format!("{name} cannot be imported: {error}; nothing was imported"))
     })?;
@@ -332,6 +336,9 @@ async fn import(store: &SharedStore, file: &Path, foundation: &Foundation) -> Re
         0 => {}
         1 => put_stderr("1 question is pending; see aye inbox"),
         count => put_stderr(&format!("{count} questions are pending; see aye inbox")),
+    }
+    if had_command {
+        put_stderr("the command of its goal is not taken over; --until sets one again");
     }
     if unknown > 0 {
         put_stderr(&crate::commands::store::may_have_run(unknown, "export"));

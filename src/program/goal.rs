@@ -4,11 +4,13 @@
 mod condition;
 mod page;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub(crate) use self::page::page;
 use crate::contract::activity::{Activity, ReportActivity};
@@ -94,6 +96,14 @@ impl StateKey for OpenGoal {
     fn apply(value: &mut Self::Value, update: Self::Update) {
         *value = update;
     }
+}
+
+/// Takes the commands of goals out of the state of a run or a conversation that was written elsewhere. Returns whether there
+/// was one.
+pub(crate) fn remove_commands(state: &mut BTreeMap<String, Value>) -> bool {
+    let goals =
+        [GoalState::KEY, OpenGoal::KEY].map(|key| state.get_mut(key)?.as_object_mut()?.remove("command"));
+    goals.iter().any(Option::is_some)
 }
 
 /// Has the model answer until the goal is reached.

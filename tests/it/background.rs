@@ -160,7 +160,7 @@ fn a_finished_command_wakes_nobody_if_the_settings_say_so() {
     tty.shows("It runs.");
     tty.wait("the running command", |view| view.has("b1"));
     std::fs::write(&pipe, "the last words\n").expect("is read");
-    tty.wait("the end of the command", |view| !view.has("b1"));
+    until("the end of the command", || home.ok(&["tasks", "list"]).stdout == "none\n");
     tty.say("anything new");
     tty.shows("I heard of its end.");
     tty.shows("· task b1 · The background command");

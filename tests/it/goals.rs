@@ -127,3 +127,28 @@ fn every_stop_says_what_is_missing_and_continue_takes_the_goal_along() {
     tty.quit();
     assert!(!llm.asked()[0].body["tools"].to_string().contains("oal"), "a goal needs no tool");
 }
+
+/// The file of a conversation comes from anybody: it cannot name a command that runs without a question.
+#[test]
+fn an_imported_conversation_brings_no_command() {
+    let llm = MockLlm::answers([
+        Answer::new().bash("c", "true"),
+        Answer::new().text("Half a sen").part(Part::Hang),
+        Answer::say("It is done."),
+    ]);
+    let home = Home::with(&llm);
+    let run = home.aye(&["--permission-mode", "yolo", "--until", "touch ran", "-p", "go"]).spawn();
+    until("the second request", || llm.asked().len() == 2);
+    run.signal(Signal::KILL);
+    run.end().ends_by(Signal::KILL);
+    let file = home.work().join("conversation.json");
+    let thread = home.thread();
+    let exported = home.ok(&["threads", "export", &thread, "--format", "json"]);
+    std::fs::write(&file, exported.stdout).expect("is written");
+    home.ok(&["threads", "delete", &thread]);
+    let out = home.ok(&["threads", "import", file.to_str().expect("a path")]);
+    assert!(out.stderr.contains("the command of its goal is not taken over"), "{}", out.stderr);
+    let out = home.aye(&["--permission-mode", "yolo", "-c", "-p"]).run().exits(0);
+    assert_eq!(out.stdout, "It is done.\n", "{}", out.stderr);
+    assert!(!home.work().join("ran").exists(), "{}", out.stderr);
+}

@@ -293,7 +293,8 @@ impl ThreadImport {
             calls.retain(|call| call != answered);
         }
         let id = &self.copy.thread.id;
-        let kept = images::keep(tx, id, stored.created_at, &stored.message)?;
+        let message = stored.message.without_goal_command();
+        let kept = images::keep(tx, id, stored.created_at, &message)?;
         let body = encode("the message", &*kept)?;
         tx.prepare_cached(
             "INSERT INTO message (thread_id, seq, run_id, created_at, body) VALUES (?1, ?2, ?3, ?4, ?5)",

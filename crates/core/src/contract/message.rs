@@ -1,5 +1,7 @@
 //! The messages of a thread.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -207,6 +209,18 @@ impl Message {
     /// Returns what the run that reads the message works towards. A model cannot create such a message.
     pub fn goal(&self) -> Option<Goal> {
         Goal::deserialize(self.metadata.as_ref()?.get(GOAL)?).ok().filter(|goal| !goal.is_empty())
+    }
+
+    /// Returns the message without the command of its goal, if it has one: whoever writes the file of a conversation does
+    /// not choose what runs here.
+    #[must_use]
+    pub fn without_goal_command(&self) -> Cow<'_, Self> {
+        match self.goal() {
+            Some(Goal { command: Some(_), condition }) => {
+                Cow::Owned(self.clone().working_towards(&Goal { command: None, condition }))
+            }
+            _ => Cow::Borrowed(self),
+        }
     }
 
     fn note(&mut self, key: &str, value: Value) {
