@@ -297,7 +297,6 @@ impl FrontEnd for TerminalSession<'_> {
     }
 
     async fn prepare(&mut self, request: Option<&RunRequest>) {
-        self.viewer.ready_sandbox();
         self.viewer.state(|state| state.set_active(self.thread, true));
         if request.is_some() {
             self.after = self.attended(|attended| attended.after.pop_front()).flatten();

@@ -106,7 +106,11 @@ impl EventSink for ThreadSink {
             AgentEvent::RunFinish { .. } => true,
             _ => false,
         };
+        let may_run = matches!(event, AgentEvent::ToolCallStart { .. });
         self.viewer.send(HostEvent::Agent(self.thread.clone(), event));
+        if may_run {
+            self.viewer.ready_sandbox();
+        }
         if is_inbox {
             // The change feed does not report this process's own changes to it.
             self.viewer.send(HostEvent::InboxChanged);
@@ -123,8 +127,9 @@ impl ThreadFollower {
         Self { app, events, shown: Arc::default() }
     }
 
-    /// Looks through the folders that commands see, the first time that something may run: while the model answers, or while
-    /// a conversation is read. A first command would wait for it, and a terminal in which nothing is said does not need it.
+    /// Looks through the folders that commands see, the first time that something may run: while the model writes a call, or
+    /// while a conversation is read. A first command would wait for it; a first request does not, and a terminal in which
+    /// nothing runs never needs it.
     pub(super) fn ready_sandbox(&self) {
         let Some(sandbox) = self.app.sandbox.clone().filter(|_| self.shown.readied.set(()).is_ok()) else {
             return;
