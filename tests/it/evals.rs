@@ -129,6 +129,7 @@ fn a_case_of_ones_own_is_read_and_a_wrong_one_is_named() {
     home.write("mine/json/case.toml", "description = 'd'\nmode = 'ask'\nprompt = 'Answer.'\nchecks = [{schema = '{\"required\": [\"n\"]}'}, {file = 'a.txt', contains = 'x'}]\n");
     home.write("mine/json/files/a.txt", "x\n");
     home.ok(&["eval", "mine"]);
+    assert_eq!(llm.last().key, "sk-mock-secret", "a run has the keys of the environment");
     assert!(home.ok(&["eval", "mine", "--list"]).stdout.starts_with("json  d"));
     home.aye(&["eval", "mine", "--case", "other"])
         .run()

@@ -102,7 +102,7 @@ impl EvalWork<'_> {
             Err(_) => end.failures.push(format!("not done after {} s", self.case.timeout().as_secs())),
         }
         end.seconds = started.elapsed().as_secs_f64();
-        match self.stats().await {
+        match self.stats(foundation).await {
             Ok(total) => {
                 let count = |key: &str| total.get(key).and_then(Value::as_u64).unwrap_or(0);
                 end.tokens = count("input_tokens") + count("output_tokens");
@@ -134,7 +134,7 @@ impl EvalWork<'_> {
             if let Some(command) = &step.before {
                 self.shell(command).await.map_err(|why| format!("step {}: {why}", nth + 1))?;
             }
-            if let Some(text) = self.step(nth, step).await? {
+            if let Some(text) = self.step(nth, step, foundation).await? {
                 answer = text;
             }
         }
@@ -173,16 +173,23 @@ impl EvalWork<'_> {
         std::os::unix::fs::symlink(paths.keys_dir(), state.join("keys"))
     }
 
-    fn aye(&self, args: &[String]) -> Result<Command, String> {
+    /// The program with the variables that this one was started with, keys included: they are not in its own environment.
+    fn aye(&self, args: &[String], foundation: &Foundation) -> Result<Command, String> {
         let program = std::env::current_exe().map_err(|error| format!("aye cannot be started: {error}"))?;
         let mut command = Command::new(program);
-        command.args(args).current_dir(self.work()).env("AYE_HOME", self.home()).kill_on_drop(true);
+        command.args(args).current_dir(self.work()).kill_on_drop(true);
+        command.env_clear().envs(foundation.env.vars()).env("AYE_HOME", self.home());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         Ok(command)
     }
 
     /// Starts the agent once. Returns its answer, unless it was killed as the case wants.
-    async fn step(&self, nth: usize, step: &EvalStep) -> Result<Option<String>, String> {
+    async fn step(
+        &self,
+        nth: usize,
+        step: &EvalStep,
+        foundation: &Foundation,
+    ) -> Result<Option<String>, String> {
         let case = self.case;
         let mut args: Vec<String> =
             ["-p", "--trust", "--output-format", "json", "--on-ask", "deny"].map(str::to_owned).into();
@@ -199,7 +206,7 @@ impl EvalWork<'_> {
             args.extend(["--".to_owned(), prompt.clone()]);
         }
         let log = std::fs::File::options().create(true).append(true).open(self.folder.join("stderr.log"));
-        let mut command = self.aye(&args)?;
+        let mut command = self.aye(&args, foundation)?;
         command.stderr(log.map_err(|error| error.to_string())?);
         let mut child = command.spawn().map_err(|error| format!("aye cannot be started: {error}"))?;
         if let Some(file) = &step.kill_when {
@@ -296,11 +303,11 @@ impl EvalWork<'_> {
     }
 
     /// What the run used, from its own store.
-    async fn stats(&self) -> Result<Map<String, Value>, String> {
+    async fn stats(&self, foundation: &Foundation) -> Result<Map<String, Value>, String> {
         if !self.home().join("data/aye.db").is_file() {
             return Ok(Map::new());
         }
-        let mut command = self.aye(&["stats", "--json"].map(str::to_owned))?;
+        let mut command = self.aye(&["stats", "--json"].map(str::to_owned), foundation)?;
         let out = command.stderr(Stdio::null()).output().await.map_err(|error| error.to_string())?;
         let stats: Value =
             serde_json::from_slice(&out.stdout).map_err(|_| "its statistics cannot be read".to_owned())?;

@@ -104,6 +104,8 @@ impl Answer {
 #[derive(Clone, Debug)]
 pub struct Chat {
     pub body: Value,
+    /// What the program sent as its key.
+    pub key: String,
     /// The number of earlier requests.
     pub nth: usize,
 }
@@ -249,7 +251,7 @@ impl MockLlm {
 
 fn serve(mut stream: TcpStream, state: &State) {
     let _ = stream.set_nodelay(true);
-    let Some((path, body)) = read_request(&stream) else { return };
+    let Some((path, key, body)) = read_request(&stream) else { return };
     if path.ends_with("/models") {
         let body = json!({"object": "list", "data": [{"id": "m1", "object": "model"}]}).to_string();
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
@@ -258,7 +260,7 @@ fn serve(mut stream: TcpStream, state: &State) {
     }
     let chat = {
         let mut asked = state.asked.lock().expect("not poisoned");
-        let chat = Chat { body, nth: asked.len() };
+        let chat = Chat { body, key, nth: asked.len() };
         asked.push(chat.clone());
         chat
     };
@@ -266,12 +268,13 @@ fn serve(mut stream: TcpStream, state: &State) {
     let _ = give(&mut stream, &answer);
 }
 
-pub fn read_request(stream: &TcpStream) -> Option<(String, Value)> {
+/// Reads the path, the key and the body of a request.
+pub fn read_request(stream: &TcpStream) -> Option<(String, String, Value)> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
     let path = line.split(' ').nth(1)?.to_owned();
-    let mut length = 0;
+    let (mut length, mut key) = (0, String::new());
     loop {
         let mut header = String::new();
         if reader.read_line(&mut header).ok()? == 0 {
@@ -281,10 +284,13 @@ pub fn read_request(stream: &TcpStream) -> Option<(String, Value)> {
         if name.eq_ignore_ascii_case("content-length") {
             length = value.trim().parse().ok()?;
         }
+        if name.eq_ignore_ascii_case("authorization") {
+            value.trim().trim_start_matches("Bearer ").clone_into(&mut key);
+        }
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some((path, serde_json::from_slice(&body).unwrap_or(Value::Null)))
+    Some((path, key, serde_json::from_slice(&body).unwrap_or(Value::Null)))
 }
 
 fn give(stream: &mut TcpStream, answer: &Answer) -> std::io::Result<()> {

@@ -215,7 +215,7 @@ impl StrictLlm {
 }
 
 fn serve(mut stream: TcpStream, state: &Mutex<State>) {
-    let Some((path, body)) = read_request(&stream) else { return };
+    let Some((path, _, body)) = read_request(&stream) else { return };
     let (status, body) = if path.ends_with("/models") {
         (200, json!({"data": []}).to_string())
     } else {
