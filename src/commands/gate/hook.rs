@@ -58,7 +58,7 @@ impl HookForm {
         }
     }
 
-    /// Who asks, in titles and for what is remembered.
+    /// The name of the agent, for titles and for the results that are kept for it.
     fn who(self) -> &'static str {
         match self {
             Self::PreToolUse | Self::PermissionRequest => "hook",
@@ -95,7 +95,10 @@ const RENAMED: [(&str, &str); 5] = [
 
 /// The call in the terms of aye's own tools, so that the same rules are about it. A tool that aye does not have keeps its
 /// name.
-fn in_our_terms(form: HookForm, tool: &str, input: Value) -> GateCall {
+///
+/// # Errors
+/// Two members would become one: which of them the other agent takes is not known.
+fn in_our_terms(form: HookForm, tool: &str, input: Value) -> Result<GateCall, Failure> {
     let name = match (form, tool) {
         (HookForm::BeforeTool, "run_shell_command") | (HookForm::Opencode, "bash") => "Bash",
         (_, "shell" | "local_shell" | "exec_command") => "Bash",
@@ -110,25 +113,29 @@ fn in_our_terms(form: HookForm, tool: &str, input: Value) -> GateCall {
         (HookForm::Opencode, "webfetch") => "WebFetch",
         (_, own) => own,
     };
-    let Value::Object(given) = input else { return GateCall { tool: name.to_owned(), arguments: json!({}) } };
+    let Value::Object(given) = input else {
+        return Ok(GateCall { tool: name.to_owned(), arguments: json!({}) });
+    };
     let mut arguments = Map::new();
-    for (key, value) in given {
-        let renamed =
-            RENAMED.iter().find(|(theirs, _)| *theirs == key).filter(|_| name != tool || is_path(name));
-        arguments.insert(renamed.map_or(key, |(_, ours)| (*ours).to_owned()), value);
+    for (theirs, mut value) in given {
+        let ours = match theirs.as_str() {
+            "command" | "input" if name == "apply_patch" => "patch",
+            key if name != tool || is_path(name) => {
+                RENAMED.iter().find(|(theirs, _)| *theirs == key).map_or(key, |(_, ours)| ours)
+            }
+            key => key,
+        };
+        // What is no list of words stays as it is, and Bash takes no such command.
+        if (name, ours) == ("Bash", "command")
+            && let Some(line) = value.as_array().and_then(|words| command_line(words))
+        {
+            value = line.into();
+        }
+        if arguments.insert(ours.to_owned(), value).is_some() {
+            return Err(Failure::usage(format!("{tool} has `{ours}` twice, by two names")));
+        }
     }
-    if name == "Bash"
-        && let Some(Value::Array(words)) = arguments.get("command")
-    {
-        let line = command_line(words);
-        arguments.insert("command".to_owned(), Value::from(line));
-    }
-    if name == "apply_patch"
-        && let Some(patch) = arguments.remove("command").or_else(|| arguments.remove("input"))
-    {
-        arguments.insert("patch".to_owned(), patch);
-    }
-    GateCall { tool: name.to_owned(), arguments: Value::Object(arguments) }
+    Ok(GateCall { tool: name.to_owned(), arguments: Value::Object(arguments) })
 }
 
 fn is_path(tool: &str) -> bool {
@@ -136,16 +143,15 @@ fn is_path(tool: &str) -> bool {
 }
 
 /// A command that was given as words, as one line; that of a shell's `-c` is the line itself.
-fn command_line(words: &[Value]) -> String {
-    let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+fn command_line(words: &[Value]) -> Option<String> {
+    let words: Vec<&str> = words.iter().map(Value::as_str).collect::<Option<_>>()?;
     if let [shell, flag, line] = words.as_slice()
         && matches!(shell.rsplit('/').next(), Some("bash" | "sh" | "zsh"))
         && matches!(*flag, "-c" | "-lc")
     {
-        return (*line).to_owned();
+        return Some((*line).to_owned());
     }
-    // A word that no shell can be given is judged as a command that nothing allows.
-    shlex::try_join(words.iter().copied()).unwrap_or_default()
+    shlex::try_join(words.iter().copied()).ok().filter(|line| !line.is_empty())
 }
 
 /// Answers one question. What cannot be judged is blocked.
@@ -200,7 +206,7 @@ async fn decide(wait: Duration, foundation: Foundation, cli: &StartFlags) -> Res
     }
     settings.mcp_servers.clear();
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
-    let call = in_our_terms(form, &input.tool_name, input.tool_input);
+    let call = in_our_terms(form, &input.tool_name, input.tool_input)?;
     let app = Arc::new(AppContext::build(foundation, &cli).await?);
     if app.runtime.catalog().tool(&call.tool).is_none() {
         app.runtime.set_tools("gate", vec![PermitTool::named(&call.tool)]);
@@ -227,7 +233,7 @@ mod tests {
     use super::*;
 
     fn terms(form: HookForm, tool: &str, input: Value) -> (String, Value) {
-        let call = in_our_terms(form, tool, input);
+        let call = in_our_terms(form, tool, input).expect("no member is there twice");
         (call.tool, call.arguments)
     }
 
@@ -276,6 +282,23 @@ mod tests {
             (PreToolUse, "mcp__x__y", json!({"filePath": 1}), "mcp__x__y", json!({"filePath": 1})),
         ] {
             assert_eq!(terms(form, tool, input), (name.to_owned(), arguments), "{tool}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_could_be_two_is_not_judged() {
+        use HookForm::{BeforeTool, PreToolUse};
+        for (form, tool, input) in [
+            (BeforeTool, "read_file", json!({"file_path": "a.rs", "absolute_path": "/etc/shadow"})),
+            (BeforeTool, "read_file", json!({"absolute_path": "/etc/shadow", "file_path": "a.rs"})),
+            (PreToolUse, "apply_patch", json!({"command": "*** A", "patch": "*** B"})),
+        ] {
+            let why = in_our_terms(form, tool, input).expect_err("it is refused").message;
+            assert!(why.contains("twice, by two names"), "{why}");
+        }
+        for command in [json!(["rm", 5]), json!([]), json!(["a\0b"])] {
+            let (_, arguments) = terms(PreToolUse, "shell", json!({"command": command}));
+            assert_eq!(arguments["command"], command, "Bash takes no list");
         }
     }
 
