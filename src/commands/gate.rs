@@ -226,7 +226,7 @@ impl GateHost for ServerGate {
                     Err(_) => Err("the gate is closing".to_owned()),
                 },
                 () = given_up.cancelled() => {
-                    // What waits keeps waiting.
+                    // A question that is pending stays pending.
                     if let Some(thread) = place.get() {
                         self.app.runtime.cancel(thread);
                     }

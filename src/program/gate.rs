@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use aye_platform::lock_private_file;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -83,7 +84,7 @@ pub(crate) struct CallGate {
     app: Arc<AppContext>,
     /// What the ids of its conversations begin with.
     places: String,
-    /// Who asks, for titles.
+    /// The name of the server or of the other agent, for titles.
     who: String,
     handed_over: Arc<dyn ProfileStore>,
     lock: PathBuf,
@@ -111,11 +112,8 @@ impl CallGate {
     /// Waits for the right to choose a place: no other process chooses one meanwhile.
     async fn hold(&self) -> Result<File, AppError> {
         let path = self.lock.clone();
-        let open = move || {
-            let file = File::options().create(true).truncate(false).write(true).open(path)?;
-            file.lock().map(|()| file)
-        };
-        let held = tokio::task::spawn_blocking(open).await.map_err(|error| error.to_string())?;
+        let held = tokio::task::spawn_blocking(move || lock_private_file(&path)).await;
+        let held = held.map_err(|error| error.to_string())?;
         held.map_err(|error| format!("{}: {error}", self.lock.display()).into())
     }
 
@@ -164,7 +162,12 @@ impl CallGate {
         until: Option<Instant>,
         place: &OnceLock<ThreadId>,
     ) -> Result<GateEnd, AppError> {
-        let held = self.hold().await?;
+        let held = match until {
+            None => self.hold().await?,
+            Some(until) => tokio::time::timeout_at(until, self.hold())
+                .await
+                .map_err(|_| format!("another gate has held {} all the time", self.lock.display()))??,
+        };
         let (thread, run, attender, held) = match self.find(call).await? {
             Place::Ended(thread, run) => return self.end_of(thread, run).await,
             Place::Open(thread, run) => {

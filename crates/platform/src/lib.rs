@@ -13,7 +13,7 @@ use std::path::Path;
 use rustix::time::{ClockId, clock_gettime};
 
 pub use attributes::{FileAttributes, permissions};
-pub use locks::{HeldLock, LockFolder, LockState};
+pub use locks::{HeldLock, LockFolder, LockState, lock_private_file};
 pub use process::{
     Process, boot_id, command_line, descendants, hostname, in_session, machine_id, signal, signal_group,
     started, started_by,

@@ -140,6 +140,22 @@ impl Drop for HeldLock {
     }
 }
 
+/// Waits for the lock of a file that only this user may use, and that is made unless it exists. It is held until the file
+/// is dropped.
+///
+/// # Errors
+/// Those of the system, also where the name is a link.
+pub fn lock_private_file(path: &Path) -> Result<File> {
+    let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(nofollow);
+    let file = options.open(path)?;
+    // The umask may have removed our own permission, which the next lock needs.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.lock()?;
+    Ok(file)
+}
+
 fn open(path: &Path) -> Result<File> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)

@@ -1,9 +1,9 @@
 //! Stored logins at MCP servers: a folder that only the user can open, with one private file per server.
 
-use std::fs::{OpenOptions, Permissions};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use aye_platform::lock_private_file;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::config::{ReadTextError, create_private_dir, read_private, write_private};
@@ -102,24 +102,14 @@ impl LoginStore for FileLogins {
             let what = LoginFileFault::NotLocked(error);
             KeepError::NotLocked(LoginFileError { path: path.clone(), what }.into())
         };
-        let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(nofollow)
-            .open(&path)
-            .map_err(fail)?;
-        // The umask may have removed our own permission, which the next lock needs.
-        file.set_permissions(Permissions::from_mode(0o600)).map_err(fail)?;
-        file.lock().map_err(fail)?;
-        Ok(Box::new(file))
+        Ok(Box::new(lock_private_file(&path).map_err(fail)?))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
