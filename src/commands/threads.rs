@@ -323,11 +323,8 @@ async fn import(store: &SharedStore, file: &Path, foundation: &Foundation) -> Re
         })
     })?;
     let id = copy.thread.id.clone();
+    let had_command = remove_goal_commands(&mut copy);
     let (questions, unknown) = adopt_all(&mut copy, store.clock().now_ms());
-    let mut had_command = goal::remove_commands(&mut copy.rest.state);
-    for run in &mut copy.rest.runs {
-        had_command |= goal::remove_commands(&mut run.state);
-    }
     store.import_thread_file(copy, file).await.map_err(|error| {
         Failure::failed(format!("{name} cannot be imported: {error}; nothing was imported"))
     })?;
@@ -344,6 +341,18 @@ async fn import(store: &SharedStore, file: &Path, foundation: &Foundation) -> Re
         put_stderr(&crate::commands::store::may_have_run(unknown, "export"));
     }
     Ok(())
+}
+
+/// Takes the commands of goals out of a copy and of its subagents. Returns whether there was one.
+fn remove_goal_commands(copy: &mut ThreadCopy) -> bool {
+    let mut had_command = goal::remove_commands(&mut copy.rest.state);
+    for run in &mut copy.rest.runs {
+        had_command |= goal::remove_commands(&mut run.state);
+    }
+    for child in &mut copy.children {
+        had_command |= remove_goal_commands(child);
+    }
+    had_command
 }
 
 /// Prepares the unfinished runs of a copy to continue here, with those of its subagents. Returns the number of pending
@@ -405,7 +414,31 @@ async fn delete(store: &SharedStore, ids: Vec<String>, foundation: &Foundation) 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
+    use crate::contract::storage::ThreadRest;
+
+    #[test]
+    fn no_goal_of_a_copy_or_of_a_subagent_keeps_its_command() {
+        let goal = json!({"command": "touch x", "condition": "it is there"});
+        let state = ["goal", "goal.open"].map(|key| (key.to_owned(), goal.clone()));
+        let thread = json!({"id": "t", "title": "", "cwd": "/", "created_at": 0, "updated_at": 0});
+        let copy = |children| ThreadCopy {
+            child: None,
+            thread: serde_json::from_value(thread.clone()).expect("a thread"),
+            messages: Vec::new(),
+            rest: ThreadRest { state: state.clone().into(), ..ThreadRest::default() },
+            children,
+            adopted: HashMap::new(),
+        };
+        let mut with_child = copy(vec![copy(Vec::new())]);
+        assert!(remove_goal_commands(&mut with_child));
+        for left in [&with_child.rest.state, &with_child.children[0].rest.state] {
+            assert!(left.values().all(|goal| *goal == json!({"condition": "it is there"})), "{left:?}");
+        }
+        assert!(!remove_goal_commands(&mut with_child));
+    }
 
     #[test]
     fn a_long_list_is_read_in_few_pieces() {
