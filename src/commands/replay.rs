@@ -12,6 +12,7 @@ use crate::cli::start::{StartFlags, StartKind};
 use crate::commands::permissions::simulate;
 use crate::commands::{put_json, thread_by_prefix};
 use crate::context::AGENT_KEY;
+use crate::contract::amount::counted;
 use crate::contract::audit::PastAnswer;
 use crate::contract::display::{call_summary, visible_line};
 use crate::contract::executor::LlmExecutor;
@@ -61,11 +62,11 @@ pub(crate) async fn run(args: &ReplayArgs, foundation: Foundation, cli: &StartFl
     let store = foundation.open_store_to_read()?;
     let thread = thread_by_prefix(&store, &args.thread).await?;
     let ended = if let Some(model) = &cli.global.model {
-        with_model(&store, &thread, args, (model, &foundation)).await
+        with_model(&store, &thread, args, model, &foundation).await
     } else if let Some(at) = args.at {
-        show(&store, &thread, (at, args.json), &foundation).await
+        show(&store, &thread, at, args.json, &foundation).await
     } else {
-        compare(&store, &thread, args.json, (foundation, cli)).await
+        compare(&store, &thread, args.json, foundation, cli).await
     };
     store.close().await;
     ended
@@ -76,7 +77,7 @@ async fn replay(
     thread: &ThreadRecord,
     foundation: &Foundation,
 ) -> Result<Replay, Failure> {
-    let artifacts = context::artifacts(Arc::new(FileArtifacts::new(output_dir(foundation))));
+    let artifacts = context::names_of_artifacts(FileArtifacts::new(output_dir(foundation)));
     Replay::read(store.clone(), &thread.id, Some(artifacts)).await.map_err(Failure::failed)
 }
 
@@ -170,7 +171,8 @@ async fn compare(
     store: &SharedStore,
     thread: &ThreadRecord,
     is_json: bool,
-    (foundation, cli): (Foundation, &StartFlags),
+    foundation: Foundation,
+    cli: &StartFlags,
 ) -> Result<u8, Failure> {
     let mut tally = Tally::default();
     tally.add(replay(store, thread, &foundation).await?, thread, false).await;
@@ -180,7 +182,7 @@ async fn compare(
         let Some(below) = below else { continue };
         tally.add(replay(store, &below, &foundation).await?, &below, true).await;
     }
-    let now = today(store, thread, &tally, (foundation, cli)).await;
+    let now = today(store, thread, &tally, foundation, cli).await;
     if is_json {
         let now = match &now {
             Ok(changes) => json!({"changes": changes.iter().map(|change| {
@@ -213,16 +215,10 @@ fn as_text(
     let mut out = format!("{}  {}\n", thread.id, visible_line(&thread.title));
     let subagents = match children {
         0 => String::new(),
-        1 => ", with one subagent".to_owned(),
-        n => format!(", with {n} subagents"),
+        n => format!(", with {}", counted(n, "subagent")),
     };
-    let requests = |n: usize| if n == 1 { "1 request".to_owned() } else { format!("{n} requests") };
-    let _ = writeln!(
-        out,
-        "{}{subagents}: {} equal byte for byte",
-        requests(tally.rows.len()),
-        tally.count("equal")
-    );
+    let requests = counted(tally.rows.len(), "request");
+    let _ = writeln!(out, "{requests}{subagents}: {} equal byte for byte", tally.count("equal"));
     for (word, why) in [
         ("differs", "not what was sent"),
         ("not_kept", "cannot be compared: an earlier version of aye kept nothing of what it sent"),
@@ -260,7 +256,8 @@ async fn today(
     store: &SharedStore,
     thread: &ThreadRecord,
     tally: &Tally,
-    (mut foundation, cli): (Foundation, &StartFlags),
+    mut foundation: Foundation,
+    cli: &StartFlags,
 ) -> Result<Vec<SettingChange>, String> {
     let Some(start) = &tally.start else { return Err("the conversation has no start of requests".into()) };
     if foundation.workspace.cwd != thread.cwd {
@@ -268,7 +265,7 @@ async fn today(
     }
     foundation.is_ephemeral = true;
     let mut changes =
-        verdicts(store, thread, (&mut foundation, cli)).await.map_err(|failure| failure.message)?;
+        verdicts(store, thread, &mut foundation, cli).await.map_err(|failure| failure.message)?;
     let cli = StartFlags { kind: StartKind::Command, ..cli.clone() };
     let app = Box::pin(AppContext::build(foundation, &cli)).await.map_err(|failure| failure.message)?;
     let found = settings(&app, &start.prefix, tally.model.as_deref());
@@ -323,7 +320,8 @@ fn settings(app: &AppContext, prefix: &PrefixRecord, model: Option<&str>) -> Vec
 async fn verdicts(
     store: &SharedStore,
     thread: &ThreadRecord,
-    (foundation, cli): (&mut Foundation, &StartFlags),
+    foundation: &mut Foundation,
+    cli: &StartFlags,
 ) -> Result<Vec<SettingChange>, Failure> {
     let rules = foundation.rules(cli)?;
     if let Some(why) = rules.refused() {
@@ -366,7 +364,8 @@ async fn verdicts(
 async fn show(
     store: &SharedStore,
     thread: &ThreadRecord,
-    (at, is_json): (u64, bool),
+    at: u64,
+    is_json: bool,
     foundation: &Foundation,
 ) -> Result<u8, Failure> {
     let mut replay = replay(store, thread, foundation).await?;
@@ -412,8 +411,7 @@ async fn nth(replay: &mut Replay, at: u64) -> Result<ReplayedRequest, Failure> {
             return Ok(made);
         }
     }
-    let requests = if count == 1 { "request" } else { "requests" };
-    Err(Failure::usage(format!("--at {at}: the conversation has {count} {requests}")))
+    Err(Failure::usage(format!("--at {at}: the conversation has {}", counted(count, "request"))))
 }
 
 /// Whether two answers ask for the same calls.
@@ -435,7 +433,8 @@ async fn with_model(
     store: &SharedStore,
     thread: &ThreadRecord,
     args: &ReplayArgs,
-    (name, foundation): (&str, &Foundation),
+    name: &str,
+    foundation: &Foundation,
 ) -> Result<u8, Failure> {
     let selection = models::choose_named(foundation, name).await.map_err(Failure::usage)?;
     let executor: Arc<dyn LlmExecutor> = models::executor(&selection, foundation);

@@ -19,7 +19,7 @@ use crate::program::app_context::AppContext;
 use crate::program::environment::tokens_of;
 use crate::runtime::{Artifact, Artifacts, CompactError, ContextReport, RequestParts};
 use crate::state::StateKey as _;
-use crate::tools::{RESULT_FILES, result_name};
+use crate::tools::{FileArtifacts, RESULT_FILES, result_name};
 use crate::tui::host::TextPage;
 
 /// The width in cells of the bar for the whole window.
@@ -50,10 +50,7 @@ pub(crate) fn artifacts(store: Arc<dyn ArtifactStore>) -> Artifacts {
         Box::pin(async move {
             let name = result_name(thread_id.as_str(), call_id.as_str(), &text);
             match store.keep_artifact(&thread_id, &name, text.into_bytes()).await {
-                Ok(path) => Some(format!(
-                    "The full result is in {}: use Read with offset and limit, or Grep.",
-                    path.display()
-                )),
+                Ok(path) => Some(rest_is_in(&path)),
                 Err(error) => {
                     tracing::warn!(%error, "a large result was not kept");
                     None
@@ -61,6 +58,19 @@ pub(crate) fn artifacts(store: Arc<dyn ArtifactStore>) -> Artifacts {
             }
         })
     })
+}
+
+/// Names the files of large results as [`artifacts`] does, and writes none.
+pub(crate) fn names_of_artifacts(files: FileArtifacts) -> Artifacts {
+    Arc::new(move |Artifact { thread_id, call_id, text }| {
+        let name = result_name(thread_id.as_str(), call_id.as_str(), &text);
+        let path = files.path_of(thread_id.as_str(), &name, text.len());
+        Box::pin(async move { Some(rest_is_in(&path)) })
+    })
+}
+
+fn rest_is_in(path: &Path) -> String {
+    format!("The full result is in {}: use Read with offset and limit, or Grep.", path.display())
 }
 
 /// Returns rules that let the model read results it already received, without a question; none if the folder's name

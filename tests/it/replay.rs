@@ -93,7 +93,7 @@ fn two_hundred_steps_with_summaries_a_subagent_and_a_handoff_replay_byte_for_byt
     );
     assert_eq!(out["today"]["changes"], json!([]), "{:#}", out["today"]);
     let text = home.ok(&["replay", &thread]).stdout;
-    assert!(text.contains("201 requests, with one subagent: 201 equal byte for byte"), "{text}");
+    assert!(text.contains("201 requests, with 1 subagent: 201 equal byte for byte"), "{text}");
     let stored = llm.asked().len();
 
     // The same model gets the same bytes.

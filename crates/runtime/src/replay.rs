@@ -145,7 +145,7 @@ impl Replay {
             }
         }
         let preview = |at: usize| previews.get(&at).cloned();
-        let mut messages = messages_since((prefix, start.summary.as_ref()), history, sizes, &pinned, preview);
+        let mut messages = messages_since(prefix, start.summary.as_ref(), history, sizes, &pinned, preview);
         images::fill(&*self.store, &mut messages).await;
         InferenceRequest {
             model: sent.map(|sent| sent.model.clone()).unwrap_or_default(),
@@ -197,7 +197,8 @@ pub fn messages_without_thoughts(messages: &[Arc<Message>]) -> Vec<Arc<Message>>
 
 /// Returns the messages of a request with this start, without the bytes of images.
 pub(super) fn messages_since(
-    (prefix, summary): (&PrefixRecord, Option<&SummaryRecord>),
+    prefix: &PrefixRecord,
+    summary: Option<&SummaryRecord>,
     history: &History,
     sizes: &Sizes,
     pinned: &[(usize, Arc<Message>)],

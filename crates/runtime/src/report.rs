@@ -83,8 +83,8 @@ impl AgentRuntime {
             previews.insert(at, Arc::new(context::preview(message, &rest)));
         }
         let preview = |at: usize| previews.get(&at).cloned();
-        let start = (&prefix, held.summary.as_ref());
-        let messages = replay::messages_since(start, &history, &sizes, &pinned, preview);
+        let summary = held.summary.as_ref();
+        let messages = replay::messages_since(&prefix, summary, &history, &sizes, &pinned, preview);
         Ok(Some(RequestParts { system: prefix.system, tools: prefix.tools, messages }))
     }
 

@@ -44,17 +44,21 @@ impl FileArtifacts {
         Self { dir: dir.into() }
     }
 
+    /// Returns the path at which content of this length is kept, or was: nothing is written.
+    pub fn path_of(&self, thread: &str, name: &str, length: usize) -> PathBuf {
+        // Earlier versions had one folder for all conversations: the model already knows the path there.
+        Some(self.dir.join(name))
+            .filter(|path| is_whole(path, length))
+            .unwrap_or_else(|| output_of(&self.dir, thread).join(name))
+    }
+
     /// A file is whole from the moment it has its name.
     fn keep(&self, thread: &str, name: &str, content: &[u8]) -> io::Result<PathBuf> {
-        let folder = output_of(&self.dir, thread);
-        let path = folder.join(name);
-        let is_whole = |path: &Path| {
-            path.symlink_metadata().is_ok_and(|about| about.is_file() && about.len() == content.len() as u64)
-        };
-        // Earlier versions had one folder for all conversations: the model already knows the path there.
-        if let Some(path) = [self.dir.join(name), path.clone()].into_iter().find(|path| is_whole(path)) {
+        let path = self.path_of(thread, name, content.len());
+        if is_whole(&path, content.len()) {
             return Ok(path);
         }
+        let folder = output_of(&self.dir, thread);
         let part = format!("part-{}", uuid::Uuid::now_v7());
         let folder = PrivateFolder::make(&folder)?;
         let mut file = folder.create(&part)?;
@@ -90,6 +94,10 @@ impl FileArtifacts {
             _ => StoreError::Unwritable { what: "an output", why: error.to_string() },
         })
     }
+}
+
+fn is_whole(path: &Path, length: usize) -> bool {
+    path.symlink_metadata().is_ok_and(|about| about.is_file() && about.len() == length as u64)
 }
 
 #[async_trait]
