@@ -19,11 +19,11 @@ use aye_core::contract::judgement::TriedRule;
 use aye_core::contract::mailbox::MailboxJob;
 use aye_core::contract::presence::Liveness;
 use aye_core::contract::program_store::{
-    AuditReader, ConfigStore, CopyPart, ExportPart, FolderStore, ForkAt, InboxFilter, InboxStore, JobFilter,
-    JobLookup, Match, MessageSelection, OutboxOutcome, OutboxRow, OutboxStore, PromptStore, PrunePlace,
-    Pruned, PushStore, PushTarget, PushTargetsOf, RecentCall, RewindStore, RowFeed, StatisticsStore,
-    SuspensionLookup, TaskListStore, ThreadCopy, ThreadCopyFile, ThreadListStore, ThreadLookup, ThreadView,
-    TransferStore, UpkeepStore, WorkClaim, WorkStore,
+    AuditReader, AuditVerifier, ConfigStore, CopyPart, ExportPart, FolderStore, ForkAt, InboxFilter,
+    InboxStore, JobFilter, JobLookup, Match, MessageSelection, OutboxOutcome, OutboxRow, OutboxStore,
+    PromptStore, PrunePlace, Pruned, PushStore, PushTarget, PushTargetsOf, RecentCall, RewindStore, RowFeed,
+    StatisticsStore, SuspensionLookup, TaskListStore, ThreadCopy, ThreadCopyFile, ThreadListStore,
+    ThreadLookup, ThreadView, TransferStore, UpkeepStore, WorkClaim, WorkStore,
 };
 use aye_core::contract::record::{
     GrantRecord, InboxRow, NamedBy, Owner, StoredMessage, ThreadRecord, ThreadSummary,
@@ -54,8 +54,6 @@ same! {
         recent_calls(tool: &str, below: &Path, rows: u64) -> Done<Vec<RecentCall>>;
         audit_rules() -> Done<Vec<(String, Vec<TriedRule>)>>;
         audit_threads(prefix: &str) -> Done<Vec<ThreadId>>;
-        verify_audit() -> Done<AuditReport>;
-        audit_hashes(rows: Vec<(String, u64)>) -> Done<Vec<Option<String>>>;
         all_grants() -> Done<Vec<GrantRecord>>;
         ended_grants(most: u64) -> Done<Vec<GrantRecord>>;
     } [
@@ -69,13 +67,17 @@ same! {
             feed(async move |mut calls| store.audit_calls(filter, move |call| calls.send(call, 4)).await)
         }
 
-        fn read_seals(&self) -> RowFeed<AuditSeal> {
-            feed(async |_| Ok(()))
-        }
-
         fn read_past_calls(&self, since: Option<u64>) -> RowFeed<PastRow> {
             let store = self.clone();
             feed(async move |mut rows| store.past_calls(since, move |row| rows.send(row, 1)).await)
+        }
+    ]
+    AuditVerifier {
+        verify_audit() -> Done<AuditReport>;
+        audit_hashes(rows: Vec<(String, u64)>) -> Done<Vec<Option<String>>>;
+    } [
+        fn read_seals(&self) -> RowFeed<AuditSeal> {
+            feed(async |_| Ok(()))
         }
     ]
     ConfigStore {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use super::storage::ThreadRunStore;
 
-pub use audit::{AuditReader, RecentCall, verify_sealed};
+pub use audit::{AuditReader, AuditVerifier, RecentCall, verify_sealed};
 pub use config::ConfigStore;
 pub use folders::FolderStore;
 pub use inbox::{InboxFilter, InboxStore, SuspensionLookup};
@@ -41,6 +41,7 @@ pub use work::{JobFilter, JobLookup, NoWork, WorkClaim, WorkStore};
 pub trait ProgramStore:
     ThreadRunStore
     + AuditReader
+    + AuditVerifier
     + ConfigStore
     + FolderStore
     + InboxStore
@@ -60,6 +61,7 @@ pub trait ProgramStore:
 impl<T> ProgramStore for T where
     T: ThreadRunStore
         + AuditReader
+        + AuditVerifier
         + ConfigStore
         + FolderStore
         + InboxStore
