@@ -250,12 +250,9 @@ impl Inner {
         if self.named.values().all(|webhook| webhook.escalate_after.is_none()) {
             return next;
         }
-        let look = self
-            .store
-            .clock()
-            .now_ms()
-            .saturating_add(u64::try_from(CHECKED_EVERY.as_millis()).unwrap_or(u64::MAX));
-        Some(next.unwrap_or(look).min(look))
+        let pause = u64::try_from(CHECKED_EVERY.as_millis()).unwrap_or(u64::MAX);
+        let check = self.store.clock().now_ms().saturating_add(pause);
+        Some(next.unwrap_or(check).min(check))
     }
 
     async fn send_each(&self) -> Option<u64> {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::start::StartFlags;
 use crate::config::{Env, SandboxMissing, TrustAssessment, TrustStore, create_private_dir};
+use crate::contract::amount::counted;
 use crate::contract::display::visible_line;
 use crate::contract::mode::Mode;
 use crate::failure::Failure;
@@ -45,13 +46,12 @@ impl WorktreeChanges {
 
 impl fmt::Display for WorktreeChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
         match (self.commits, self.uncommitted) {
             (0, 0) => f.write_str("nothing of its own"),
-            (commits, 0) => f.write_str(&count(commits, "commit")),
-            (0, files) => write!(f, "{} not committed", count(files, "file")),
+            (commits, 0) => f.write_str(&counted(commits, "commit")),
+            (0, files) => write!(f, "{} not committed", counted(files, "file")),
             (commits, files) => {
-                write!(f, "{}, {} not committed", count(commits, "commit"), count(files, "file"))
+                write!(f, "{}, {} not committed", counted(commits, "commit"), counted(files, "file"))
             }
         }
     }

@@ -53,11 +53,11 @@ impl Client {
         });
         let id = client.ask("initialize", &about);
         assert_eq!(client.answer(id)["result"]["capabilities"]["tools"], json!({}));
-        client.tell("notifications/initialized", &json!({}));
+        client.notify("notifications/initialized", &json!({}));
         client
     }
 
-    fn tell(&mut self, method: &str, params: &Value) {
+    fn notify(&mut self, method: &str, params: &Value) {
         let line = json!({"jsonrpc": "2.0", "method": method, "params": params});
         writeln!(self.stdin, "{line}").expect("sent");
     }
@@ -161,7 +161,7 @@ fn an_answer_that_comes_late_is_there_when_the_agent_asks_again() {
     let mut client = Client::start(&home, &gate);
     let id = client.call("tea");
     until("a question", || home.open().len() == 1);
-    client.tell("notifications/cancelled", &json!({"requestId": id, "reason": "timeout"}));
+    client.notify("notifications/cancelled", &json!({"requestId": id, "reason": "timeout"}));
     // Another call has a place of its own.
     let other = client.call("milk");
     until("two questions", || home.open().len() == 2);

@@ -60,8 +60,8 @@ fn a_queued_goal_is_worked_for_by_workers() {
     home.rules("rules:\n  - {tool: \"Bash(make *)\", behavior: deny}\n");
     home.ok(&["queue", "add", "--until", "make test", "again"]);
     let out = home.aye(&["work", "--until-empty"]).run();
-    let told = format!("{}{}", out.stdout, out.stderr);
-    assert!(told.contains("a rule denies `make test`"), "{told}");
+    let output = format!("{}{}", out.stdout, out.stderr);
+    assert!(output.contains("a rule denies `make test`"), "{output}");
 }
 
 #[test]

@@ -171,10 +171,12 @@ fn three_subagents_work_side_by_side_and_are_merged_by_review() {
         assert!(!home.work().join(name).exists(), "the checkout is as it was");
     }
     // The caller knows where the work is.
-    let told = llm.last().result("t0");
+    let answer = llm.last().result("t0");
     assert!(
-        told.contains("Made.") && told.contains("1 commit") && told.contains("aye worktrees merge maker-"),
-        "{told}"
+        answer.contains("Made.")
+            && answer.contains("1 commit")
+            && answer.contains("aye worktrees merge maker-"),
+        "{answer}"
     );
     let listed = home.ok(&["worktrees", "list", "--json"]).json();
     let listed = listed.as_array().expect("a list").clone();

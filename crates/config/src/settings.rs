@@ -291,7 +291,7 @@ impl From<QuestionSettings> for Terms {
 table! {
     /// `[web]`.
     pub struct WebSettings {
-        /// Who searches the web: a URL with {query} in it, or an MCP tool such as `mcp__brave__search`.
+        /// The provider of web searches: a URL with {query} in it, or an MCP tool such as `mcp__brave__search`.
         pub search: Option<String>,
         /// Headers of the requests of a search; `${NAME}` inserts an environment variable.
         pub search_headers: BTreeMap<String, String> = {},

@@ -474,10 +474,7 @@ impl Server {
             0 => String::new(),
             rest => format!(" and {rest} more"),
         };
-        let count = match names.len() {
-            1 => "1 tool".to_owned(),
-            count => format!("{count} tools"),
-        };
+        let count = counted(names.len(), "tool");
         (around.tell)(format!(
             "MCP server {}: {count} can be used now: {}{rest}; each call asks · /mcp {} shows what they say",
             self.name(),

@@ -218,7 +218,7 @@ fn prunable(
     Ok((found, next))
 }
 
-/// Who may use a thread.
+/// Finds the process that uses a thread.
 struct Users<F> {
     me: Owner,
     alive: F,

@@ -160,7 +160,7 @@ pub async fn one_owner_has_a_lease_whatever_happened_before(opened: &Opened) {
     let mut dice = Dice(7);
     for step in 0..1500 {
         let name = dice.pick(&["a", "b", "c"]).unwrap();
-        // No moment of the test, of which each is a number of half hours, is the end of a lease.
+        // Leases end between the half hours at which the test looks.
         let length = dice.below(4) * HOUR + HOUR / 4;
         match dice.below(6) {
             0 => {

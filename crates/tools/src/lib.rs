@@ -104,7 +104,7 @@ pub struct ToolEnv {
     pub http: Option<HttpFactory>,
     /// Hosts that WebFetch may reach although they are not public: `localhost:8080`, `127.0.0.1`.
     pub web_allow_hosts: Vec<String>,
-    /// Who searches the web; without a provider there is no WebSearch.
+    /// The provider of web searches; without one there is no WebSearch.
     pub web_search: Option<WebSearchProvider>,
     /// The rules about files, for those that a call finds without naming them. `None`: there are no rules.
     pub policies: Option<Arc<dyn PathPolicies>>,

@@ -19,7 +19,7 @@ const QUERY: &str = "{query}";
 /// The prefix of the names of MCP tools.
 const MCP: &str = "mcp__";
 
-/// Who searches.
+/// A provider of web searches.
 #[derive(Clone, Debug)]
 pub enum WebSearchProvider {
     /// A URL with the query in it.

@@ -61,7 +61,7 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// Puts another picture below.
+    /// Puts another one below.
     fn stack(&mut self, below: Rendered) {
         let rows = self.lines.len() as u16;
         if let Some(caret) = below.caret {
@@ -104,15 +104,15 @@ pub fn live_of(app: &App, feed: &mut ScrollbackWriter, render_style: &RenderStyl
     }
     let blank = gap.max(least.min(rows).saturating_sub(top.len() + below.lines.len()));
     top.extend(std::iter::repeat_n(Line::default(), blank));
-    let mut picture: Rendered = top.into();
-    picture.stack(below);
-    for line in &mut picture.lines {
+    let mut rendered: Rendered = top.into();
+    rendered.stack(below);
+    for line in &mut rendered.lines {
         if line.width() > usize::from(width) {
             line.spans = fit(std::mem::take(&mut line.spans), usize::from(width));
         }
     }
-    picture.caret = picture.caret.map(|at| Position::new(at.x.min(width.saturating_sub(1)), at.y));
-    picture
+    rendered.caret = rendered.caret.map(|at| Position::new(at.x.min(width.saturating_sub(1)), at.y));
+    rendered
 }
 
 /// Renders everything below the conversation, in at most `rows` rows.
@@ -130,12 +130,12 @@ fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Ren
             // The sample is seen at every size.
             most = most.min(left.saturating_sub(sample::SMALLEST + 1).max(4));
         }
-        let mut picture = lists::picker(picker, &app.picker_details(), width, most, theme);
+        let mut rendered = lists::picker(picker, &app.picker_details(), width, most, theme);
         if let Some(hint) = hint {
-            picture.lines.truncate(left - 1);
-            picture.lines.push(hint);
+            rendered.lines.truncate(left - 1);
+            rendered.lines.push(hint);
         }
-        picture
+        rendered
     } else {
         written(app, left, theme)
     };
@@ -161,12 +161,12 @@ fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Ren
         Vec::new()
     };
 
-    let mut picture: Rendered = plan.into();
-    picture.stack(queue);
-    picture.stack(middle);
-    picture.stack(bottom);
-    picture.stack(status);
-    picture
+    let mut rendered: Rendered = plan.into();
+    rendered.stack(queue);
+    rendered.stack(middle);
+    rendered.stack(bottom);
+    rendered.stack(status);
+    rendered
 }
 
 /// The composer below everything else, in at most `left` rows.
@@ -197,7 +197,7 @@ pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
 
 /// Renders the messages that will be sent when the run is done.
 fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Rendered {
-    let mut picture = Rendered::default();
+    let mut rendered = Rendered::default();
     let shown = |input: &UserInput| input.shown().map_or_else(|| input.written(), str::to_owned);
     let early = app.queue.unsent.iter().map(|input| ("queued", String::new(), shown(input)));
     let chosen = app.queue.at.and_then(|id| app.queue.rows.iter().position(|row| row.id == id));
@@ -216,18 +216,18 @@ fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Rendered {
         let is_chosen = chosen == Some(at);
         let mark = if is_chosen { "▸" } else { " " };
         if at < app.queue.rows.len() {
-            let row = picture.lines.len() as u16;
-            picture.targets.push(ClickTarget { row, columns: 0..width, press: Press::Queued(at) });
+            let row = rendered.lines.len() as u16;
+            rendered.targets.push(ClickTarget { row, columns: 0..width, press: Press::Queued(at) });
         }
-        picture.lines.push(Line::from(vec![
+        rendered.lines.push(Line::from(vec![
             Span::styled(format!("{mark} {kind} "), theme.style(Role::Warning)),
             Span::styled(text, theme.style(if is_chosen { Role::Accent } else { Role::Dim })),
         ]));
     }
     if is_cut {
-        picture.lines.push(Line::styled(format!("  … {} queued", all.len()), theme.style(Role::Dim)));
+        rendered.lines.push(Line::styled(format!("  … {} queued", all.len()), theme.style(Role::Dim)));
     }
-    picture
+    rendered
 }
 
 /// The model and who serves it.

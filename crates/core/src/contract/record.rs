@@ -414,7 +414,7 @@ impl LeaseRecord {
         owner == Liveness::Yes || self.holds(owner)
     }
 
-    /// Whether it is the same lease, renewed or not.
+    /// Returns whether both are one lease: a renewed lease is the same one.
     pub fn is_same(&self, other: &LeaseRecord) -> bool {
         self.epoch == other.epoch && self.owner.token == other.owner.token
     }

@@ -102,7 +102,7 @@ impl TestApp {
 
     pub(crate) fn draw(&mut self) {
         let width = self.app.display.size.0;
-        let picture = match (&self.app.overlays.viewer, &self.app.overlays.pane) {
+        let rendered = match (&self.app.overlays.viewer, &self.app.overlays.pane) {
             (Some(viewer), _) => view::viewer::viewer(&self.app, viewer, &mut self.sheets),
             (None, Some(pane)) => view::viewer::full(&self.app, pane, &mut self.sheets),
             (None, None) => {
@@ -112,17 +112,17 @@ impl TestApp {
             }
         };
         assert!(
-            picture.lines.len() <= usize::from(self.app.display.size.1.max(1)),
+            rendered.lines.len() <= usize::from(self.app.display.size.1.max(1)),
             "higher than the terminal"
         );
-        for line in &picture.lines {
+        for line in &rendered.lines {
             assert!(line.width() <= usize::from(width), "wider than the terminal: {line:?}");
         }
-        if let Some(caret) = picture.caret {
-            assert!(caret.x < width && usize::from(caret.y) < picture.lines.len(), "the caret is outside");
+        if let Some(caret) = rendered.caret {
+            assert!(caret.x < width && usize::from(caret.y) < rendered.lines.len(), "the caret is outside");
         }
-        self.caret = picture.caret.map(|at| (at.x, at.y));
-        self.live = picture.lines.iter().map(|line| text_of(line, width)).collect();
+        self.caret = rendered.caret.map(|at| (at.x, at.y));
+        self.live = rendered.lines.iter().map(|line| text_of(line, width)).collect();
         self.send_undrawn(Msg::Drawn);
     }
 

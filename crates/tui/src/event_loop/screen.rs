@@ -127,10 +127,10 @@ impl<W: io::Write> Screen<W> {
             return self.show_outside(app);
         }
         let least = self.anchor.least(app);
-        let picture = view::live_of(app, &mut self.feed, &self.render_style, least);
-        let rows = u16::try_from(picture.lines.len()).unwrap_or(u16::MAX).min(height);
+        let rendered = view::live_of(app, &mut self.feed, &self.render_style, least);
+        let rows = u16::try_from(rendered.lines.len()).unwrap_or(u16::MAX).min(height);
         self.terminal.park(app.parks_caret());
-        self.terminal.draw(rows, |area, buf| paint(&picture, area, buf))?;
+        self.terminal.draw(rows, |area, buf| paint(&rendered, area, buf))?;
         if !self.terminal.was_missed() {
             self.anchor.drawn(usize::from(rows));
         }
@@ -179,13 +179,13 @@ impl<W: io::Write> Screen<W> {
 
     fn draw_other(&mut self, app: &App) -> io::Result<()> {
         self.enter_other(app.display.size)?;
-        let picture = match (&app.overlays.viewer, &app.overlays.pane) {
+        let rendered = match (&app.overlays.viewer, &app.overlays.pane) {
             (Some(viewer), _) => view::viewer::viewer(app, viewer, &mut self.sheets),
             (None, Some(pane)) => view::viewer::full(app, pane, &mut self.sheets),
             (None, None) => return Ok(()),
         };
         if let Some((other, _)) = &mut self.other {
-            other.draw(self.terminal.out_mut(), app.display.size, |area, buf| paint(&picture, area, buf))?;
+            other.draw(self.terminal.out_mut(), app.display.size, |area, buf| paint(&rendered, area, buf))?;
         }
         Ok(())
     }
@@ -259,12 +259,12 @@ impl<W: io::Write> Screen<W> {
 }
 
 fn paint(
-    picture: &Rendered,
+    rendered: &Rendered,
     area: ratatui::layout::Rect,
     buf: &mut ratatui::buffer::Buffer,
 ) -> Option<ratatui::layout::Position> {
-    for (y, line) in picture.lines.iter().enumerate().take(usize::from(area.height)) {
+    for (y, line) in rendered.lines.iter().enumerate().take(usize::from(area.height)) {
         buf.set_line(area.x, area.y + y as u16, line, area.width);
     }
-    picture.caret
+    rendered.caret
 }

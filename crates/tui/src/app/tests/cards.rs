@@ -225,14 +225,14 @@ fn the_dangerous_words_of_a_command_have_the_colour_of_errors() {
     let theme = Theme::builtin("dark").expect("exists");
     let render_style =
         RenderStyle { theme: theme.clone(), highlighter: crate::highlight::Highlighter::waiting() };
-    let picture = view::live(&test.app, &mut ScrollbackWriter::default(), &render_style);
+    let rendered = view::live(&test.app, &mut ScrollbackWriter::default(), &render_style);
     let red = theme.style(Role::Error).fg;
     let is_red = |span: &&ratatui::text::Span<'_>| span.style.fg == red && !span.content.trim().is_empty();
-    let line = picture.lines.iter().find(|line| line.to_string().contains("rm -rf")).expect("the command");
+    let line = rendered.lines.iter().find(|line| line.to_string().contains("rm -rf")).expect("the command");
     let words: Vec<&str> = line.spans.iter().skip(1).filter(is_red).map(|span| span.content.trim()).collect();
     assert_eq!(words, ["rm -rf", "--force"]);
     let title =
-        picture.lines.iter().find(|line| line.to_string().contains("Deletes files")).expect("a title");
+        rendered.lines.iter().find(|line| line.to_string().contains("Deletes files")).expect("a title");
     assert!(title.spans.iter().take(2).all(|span| span.style.fg == red), "the bar and the title: {title:?}");
     // The panel has the background of the composer to its last column.
     let band = theme.style(Role::Composer).bg;
@@ -575,13 +575,13 @@ fn a_change_on_a_card_is_highlighted() {
     let test = asked(100, 40, "Write", json!({"file_path": "a.rs", "content": "let b = 1;\n"}), parameters);
     let theme = Theme::builtin("dark").expect("exists");
     let render_style = RenderStyle { theme: theme.clone(), highlighter: Highlighter::waiting() };
-    let picture = view::live(&test.app, &mut ScrollbackWriter::default(), &render_style);
-    let keyword = picture.lines.iter().flat_map(|line| &line.spans).find(|span| span.content == "let");
+    let rendered = view::live(&test.app, &mut ScrollbackWriter::default(), &render_style);
+    let keyword = rendered.lines.iter().flat_map(|line| &line.spans).find(|span| span.content == "let");
     let style = keyword.expect("a separate span").style;
     assert_eq!(style.fg, theme.style(Role::CodeKeyword).fg);
     // The card's bar does not have the background of a changed line.
     let added = theme.style(Role::DiffAdd).bg;
-    for line in picture.lines.iter().filter(|line| line.to_string().contains("let b")) {
+    for line in rendered.lines.iter().filter(|line| line.to_string().contains("let b")) {
         assert_eq!(line.style.bg, None);
         assert_ne!(line.spans[0].style.bg, added);
         assert_eq!(line.spans.last().and_then(|span| span.style.bg), added);
@@ -592,9 +592,9 @@ fn a_change_on_a_card_is_highlighted() {
     let mut feed = ScrollbackWriter::default();
     view::live(&test.app, &mut feed, &render_style);
     test.keys("h");
-    let picture = view::live(&test.app, &mut feed, &render_style);
-    assert!(picture.lines.iter().any(|line| line.to_string().contains("hunk 1 of 1")), "{}", test.live());
-    let keyword = picture.lines.iter().flat_map(|line| &line.spans).find(|span| span.content == "let");
+    let rendered = view::live(&test.app, &mut feed, &render_style);
+    assert!(rendered.lines.iter().any(|line| line.to_string().contains("hunk 1 of 1")), "{}", test.live());
+    let keyword = rendered.lines.iter().flat_map(|line| &line.spans).find(|span| span.content == "let");
     assert_eq!(keyword.expect("a separate span").style.fg, theme.style(Role::CodeKeyword).fg);
 }
 
